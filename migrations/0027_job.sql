@@ -54,8 +54,8 @@ CREATE TABLE job (
     preview_of text,
     preview jsonb,
     applied_by uuid,
-    -- until when it can be applied, and its rows are kept; null: it has not ended, or its rows are forgotten
-    applicable_until timestamptz,
+    -- until when what it keeps is kept: its rows, with which it can be applied, then the rest of it; null: it has not ended
+    preview_kept_until timestamptz,
     chunks_open integer NOT NULL DEFAULT 0 CONSTRAINT open_chunks_are_not_negative CHECK (chunks_open >= 0),
     attempts integer NOT NULL DEFAULT 0,
     error text,
@@ -119,8 +119,6 @@ CREATE INDEX job_refused_of_organisation ON job (organisation_id, eshop_id, kind
 -- warehouse to the next.
 CREATE INDEX job_refused_reports ON job (organisation_id, sequence, created_at)
     WHERE kind = 'expedition.news' AND state = 'succeeded' AND failed > 0;
--- The syncs that withhold something (shared/operate/src/attention/withheld.rs), by organisation, for the same reason.
-CREATE INDEX job_withheld_of_organisation ON job (organisation_id, eshop_id, kind, created_at) WHERE withheld > 0;
 -- The jobs of an e-shop that failed (shared/domain/src/job/attention.rs), by organisation, for the same reason. `IS TRUE`, here
 -- and in the look, keeps Postgres from taking an index of all jobs that ended: while its statistics know of no failed job, it
 -- expects that to have one row, and would read all of them at each step.
@@ -136,10 +134,8 @@ CREATE INDEX job_of_a_connection ON job (source, created_at) WHERE kind IN ('int
 -- those that wait: while their queue is paused, each look of a dispatcher reads them
 CREATE INDEX job_test_live ON job (organisation_id, created_at)
     WHERE kind IN ('integration.test', 'wms.test') AND state IN ('queued', 'running', 'retrying');
--- dry runs: those that wait are counted, and of those that have ended first the rows are forgotten (job/retention.rs)
-CREATE INDEX job_preview_live ON job (share) WHERE kind = 'preview' AND state IN ('queued', 'running', 'retrying');
-CREATE INDEX job_preview_ended ON job (finished_at) WHERE kind = 'preview' AND finished_at IS NOT NULL;
-CREATE INDEX job_preview_applicable ON job (applicable_until) WHERE applicable_until IS NOT NULL;
+-- dry runs that have ended: first their rows are forgotten, then they (shared/domain/src/job/retention.rs)
+CREATE INDEX job_preview_kept ON job (preview_kept_until) WHERE preview_kept_until IS NOT NULL;
 -- beside job_by_creation, for callers who see several organisations
 CREATE INDEX job_of_several ON job (created_at, id) WHERE organisations IS NOT NULL;
 -- whether an earlier sync is under way: each chunk of a sync looks

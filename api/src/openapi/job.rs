@@ -55,14 +55,14 @@ pub(super) fn operations() -> Vec<Operation> {
         list(handlers::list_previewed_items, &PREVIEW, "Lists what a dry run would do"),
         answers_job(
             operation(control::apply_job, "Applies a dry run"),
-            "Once, within an hour: a new job of the kind that was tried. An item whose record has changed since is refused: `changed_since`.",
+            "Once, within an hour: a new job of that kind. An item whose record has changed since is refused: `changed_since`.",
         )
         .schema("Application", body_of(&preview::body_to_apply()).explain(&[("force", "Does not compare.")]))
         .form(JSON, named("Application"), Some(json!({})))
         .refuses(&[409]),
         answers_job(
             operation(control::release_job, "Releases what the guard of a sync has withheld"),
-            "It is executed as it was sent. 409 `count_differs` if that is more than `upTo`, 409 if it is nothing.",
+            "409 `count_differs` if that is more than `upTo`, 409 if it is nothing.",
         )
         .body("Release", body_of(&withheld::body_to_release()), json!({"upTo": 9120}))
         .refuses(&[409]),

@@ -59,7 +59,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .refuses(&[422]),
         operation(subscription::rotate_webhook_secret, "Rotates the secret of a webhook")
             .says(
-                "The response contains the new `secret`. It is shown only once: a replayed response does not contain it. The previous secret also signs for another 24 hours. Every call that starts after this response is signed with all valid secrets.",
+                "The response contains the new `secret`. It is shown once: no replayed response has it. The previous secret also signs for another 24 hours. Every call that starts after this response is signed with all valid secrets.",
             )
             .updated(&WEBHOOK)
             .answers(200, "The webhook, with its new secret.", named("WebhookCreated"), Some(shown_with_secret()))

@@ -198,7 +198,7 @@ async fn every_writing_operation_leaves_a_record_that_shows_no_secret(
     let tried = api.call_with(&api.superadmin, Method::PUT, path, tried, &prefer).await.expect(202).json();
     world
         .execute(
-            "UPDATE job SET state = 'succeeded', chunks_open = 0, finished_at = now(), applicable_until = now() + interval '1 hour'
+            "UPDATE job SET state = 'succeeded', chunks_open = 0, finished_at = now(), preview_kept_until = now() + interval '1 hour'
              WHERE kind = 'preview'",
         )
         .await;

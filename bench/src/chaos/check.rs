@@ -406,7 +406,7 @@ async fn rows(psql: &mut PgConnection) -> anyhow::Result<Vec<Check>> {
              UNION ALL
              SELECT 'payload of ' || job_id || '-' || number FROM job_chunk JOIN job ON job.id = job_id
              -- that of a dry run stays for as long as it can be applied
-             WHERE payload IS NOT NULL AND job_chunk.state = 'succeeded' AND applicable_until IS NULL
+             WHERE payload IS NOT NULL AND job_chunk.state = 'succeeded' AND preview_of IS NULL
              UNION ALL
              SELECT 'SKU of the fetch ' || job_id FROM partner_fetch_key
              UNION ALL

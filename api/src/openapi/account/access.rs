@@ -61,7 +61,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .says("Ends one of the caller's sessions; a superadmin can end any session. Its tokens stop working within seconds.")
             .done(),
         operation(token::create_access_token, "Creates an access token")
-            .says("The response contains the `token`. It is shown only once: a replayed response does not contain it.")
+            .says("The response contains the `token`. It is shown once: no replayed response has it.")
             .says("A token cannot have a wider role or scope than the caller: 403.")
             .says(&format!(
                 "With the token of a login that was more than {} minutes ago, the password or a code of the second factor is required. A wrong one is refused with 400 and counts as a failed login.",

@@ -29,7 +29,7 @@ async fn pushed(world: &World, path: &str, media: &str, rows: &str) -> Value {
 async fn end(world: &World, job: &str) {
     sqlx::query(
         "WITH ended AS (
-             UPDATE job SET state = 'succeeded', chunks_open = 0, finished_at = now(), applicable_until = now() + interval '1 hour',
+             UPDATE job SET state = 'succeeded', chunks_open = 0, finished_at = now(), preview_kept_until = now() + interval '1 hour',
                  preview = preview || '{\"updated\": 2, \"rows\": 2}' WHERE id = $1::uuid
          ), chunks AS (
              UPDATE job_chunk SET state = 'succeeded', compared = array_fill('1'::text, ARRAY[item_count]) WHERE job_id = $1::uuid

@@ -110,7 +110,7 @@ async fn end(
         r#"UPDATE job
            SET state = 'cancelled', error = coalesce($2, error), chunks_open = 0, receiving_until = NULL, finished_at = now(),
                changed_at = now(),
-               applicable_until = CASE WHEN preview_of IS NOT NULL THEN now() END,
+               preview_kept_until = CASE WHEN preview_of IS NOT NULL THEN now() END,
                acceptance = coalesce(acceptance, nextval('acceptance'))
            WHERE id = ANY ($1)
            RETURNING id AS "id: JobId", extract(epoch FROM now() - created_at)::float8 AS "seconds!""#,

@@ -128,7 +128,7 @@ pub(super) async fn advance(
                error = CASE WHEN chunks_open > 1 THEN error
                             ELSE (SELECT error FROM job_chunk WHERE job_id = $1 AND state = 'failed'
                                   ORDER BY number LIMIT 1) END,
-               applicable_until = CASE WHEN chunks_open = 1 AND preview_of IS NOT NULL THEN now() + make_interval(hours => $6) END,
+               preview_kept_until = CASE WHEN chunks_open = 1 AND preview_of IS NOT NULL THEN now() + make_interval(hours => $6) END,
                -- the moment of the end, not of the start of the last chunk's transaction
                finished_at = CASE WHEN chunks_open = 1 THEN clock_timestamp() END
            WHERE id = $1 AND state IN ('queued', 'running', 'retrying')

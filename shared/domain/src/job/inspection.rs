@@ -13,6 +13,7 @@ use super::chunk::ChunkState;
 use super::item_error::{self, Group, PLACES};
 use super::kind::{JobKind, JobState};
 use super::payload::{unpack_ids, unpack_rows};
+use super::preview::APPLICABLE_HOURS;
 use super::waiting::{self, Ahead, WaitsFor};
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
@@ -288,7 +289,7 @@ pub async fn find(db: &Database, scope: &Scope, id: JobId) -> Result<Option<Job>
                   j.total, j.done, j.changed, j.unchanged, j.failed, j.withheld, j.released, j.resent, j.connection_works,
                   j.connection_message, j.connection_ms, j.preview_of, j.preview AS "preview: Json<BTreeMap<String, i64>>",
                   j.applied_by AS "applied_by: JobId",
-                  j.state = 'succeeded' AND coalesce(j.applicable_until > now(), false) AS "is_applicable!", j.attempts, j.error,
+                  j.state = 'succeeded' AND coalesce(j.preview_kept_until > now() AND j.finished_at > now() - make_interval(hours => $4), false) AS "is_applicable!", j.attempts, j.error,
                   CASE WHEN j.state IN ('queued', 'running', 'retrying') THEN job_waits_for(j.id) END
                       AS "waits_for: Json<WaitsFor>",
                   j.actor_type, j.actor_name,
@@ -300,6 +301,7 @@ pub async fn find(db: &Database, scope: &Scope, id: JobId) -> Result<Option<Job>
         id.get(),
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
+        APPLICABLE_HOURS,
     )
     .fetch_optional(&db.main)
     .await?;

@@ -9,7 +9,7 @@
 //!
 //! [`apply`] makes a job of the kind itself, of the same chunks.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
 use sqlx::PgConnection;
@@ -67,8 +67,9 @@ pub(super) async fn make_room(tx: &mut PgConnection, share: Uuid) -> Result<(), 
     .await?;
     let unfinished = sqlx::query_scalar!(
         r#"SELECT count(*) AS "count!" FROM job
-           WHERE kind = 'preview' AND state IN ('queued', 'running', 'retrying') AND share = $1"#,
+           WHERE sequence IS NULL AND state IN ('queued', 'running', 'retrying') AND share = $1 AND acceptance >= $2"#,
         share,
+        BEHIND,
     )
     .fetch_one(tx)
     .await?;
@@ -85,6 +86,8 @@ pub(super) async fn make_room(tx: &mut PgConnection, share: Uuid) -> Result<(), 
 pub struct Trial {
     compared: Compared,
     deliveries_before: i64,
+    /// Whether there is room for its items.
+    is_listed: bool,
 }
 
 impl Trial {
@@ -94,9 +97,9 @@ impl Trial {
     /// Those of the database; items that cannot be read.
     pub async fn begin(change: &mut Change<'_>, claim: &Claim) -> Result<Self, Fate> {
         let compared = compared::look(change.connection(), claim).await?;
-        let deliveries_before = deliveries(change.connection()).await?;
+        let (deliveries_before, rows) = before(change.connection(), claim).await?;
         change.try_out().await?;
-        Ok(Self { compared, deliveries_before })
+        Ok(Self { compared, deliveries_before, is_listed: rows < KEPT })
     }
 
     /// Takes back what was tried, and ends the chunk with what was found.
@@ -105,10 +108,10 @@ impl Trial {
     /// Those of the database; items that cannot be read.
     pub async fn end(self, change: &mut Change<'_>, claim: &Claim, outcome: Outcome) -> Result<Hold, Fate> {
         let Outcome { count, errors } = outcome;
-        let effects = effects(change.connection(), claim).await?;
-        let written = deliveries(change.connection()).await? - self.deliveries_before;
+        let effects = effects(change.connection(), claim, self.is_listed).await?;
+        let (deliveries, _) = before(change.connection(), claim).await?;
         change.take_back().await?;
-        let found = Found::of(claim, effects, &errors)?;
+        let found = Found::of(claim, effects, &errors, self.is_listed)?;
         // the chunk before its job, the usual order of locks
         sqlx::query!(
             "UPDATE job_chunk SET compared = $4 WHERE job_id = $1 AND number = $2 AND token = $3 AND leased_until IS NOT NULL",
@@ -119,23 +122,27 @@ impl Trial {
         )
         .execute(change.connection())
         .await?;
-        found.record(change.connection(), claim.job, written).await?;
+        found.record(change.connection(), claim.job, deliveries - self.deliveries_before).await?;
         Ok(execution::complete(change, claim, count, &errors).await?)
     }
 }
 
-/// Deliveries that this transaction, or those before it on the connection, wrote.
-async fn deliveries(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
-    sqlx::query_scalar!(r#"SELECT pg_stat_get_xact_tuples_inserted('delivery'::regclass) AS "inserted!""#)
-        .fetch_one(connection)
-        .await
+/// Deliveries that this transaction, or those before it on the connection, wrote; and items that the dry run has found.
+async fn before(connection: &mut PgConnection, claim: &Claim) -> Result<(i64, i64), sqlx::Error> {
+    let found = sqlx::query!(
+        r#"SELECT pg_stat_get_xact_tuples_inserted('delivery'::regclass) AS "inserted!",
+                  coalesce((SELECT (preview ->> 'rows')::bigint FROM job WHERE id = $1), 0) AS "rows!""#,
+        claim.job.get(),
+    )
+    .fetch_one(connection)
+    .await?;
+    Ok((found.inserted, found.rows))
 }
 
 /// What became of a record, by the audit.
 struct Effect {
     id: Uuid,
     key: Option<String>,
-    action: String,
     changes: Map<String, Value>,
 }
 
@@ -161,7 +168,8 @@ impl Effect {
 
 /// What the execution of a chunk has changed, of the records that its kind is about: read from the audit, in its order. All that
 /// the audit has of a dry run is of this execution, since every other one was taken back.
-async fn effects(connection: &mut PgConnection, claim: &Claim) -> Result<Vec<Effect>, Fate> {
+/// What is not listed is only counted: of that, no more is read than is needed.
+async fn effects(connection: &mut PgConnection, claim: &Claim, is_listed: bool) -> Result<Vec<Effect>, Fate> {
     let entity = match claim.kind {
         Ok(JobKind::ProductSync | JobKind::ProductActivate | JobKind::ProductDeactivate) => "product",
         Ok(JobKind::StockSync) => "product_stock",
@@ -169,16 +177,21 @@ async fn effects(connection: &mut PgConnection, claim: &Claim) -> Result<Vec<Eff
         _ => "expedition",
     };
     let found = sqlx::query!(
-        r#"SELECT a.entity_id AS "id!", a.action AS "action!", a.changes AS "changes!: Value",
-                  CASE a.entity_type
-                      WHEN 'product' THEN (SELECT product_sku FROM product WHERE id = a.entity_id)
-                      WHEN 'expedition' THEN (SELECT order_number FROM expedition_detail WHERE id = a.entity_id)
-                      WHEN 'product_stock' THEN (SELECT p.product_sku FROM product_stock s JOIN product p ON p.id = s.product_id
-                                                 WHERE s.id = a.entity_id)
+        r#"SELECT a.entity_id AS "id!",
+                  CASE WHEN $3 THEN a.changes
+                       ELSE jsonb_build_object('active', a.changes -> 'active', 'status', a.changes -> 'status', 'quantity',
+                           a.changes -> 'quantity', 'productSku', a.changes -> 'productSku', 'orderNumber',
+                           a.changes -> 'orderNumber') END AS "changes!: Value",
+                  CASE WHEN NOT $3 THEN NULL
+                      WHEN a.entity_type = 'product' THEN (SELECT product_sku FROM product WHERE id = a.entity_id)
+                      WHEN a.entity_type = 'expedition' THEN (SELECT order_number FROM expedition_detail WHERE id = a.entity_id)
+                      WHEN a.entity_type = 'product_stock' THEN (
+                          SELECT p.product_sku FROM product_stock s JOIN product p ON p.id = s.product_id WHERE s.id = a.entity_id)
                   END AS key
            FROM audit a WHERE a.job_id = $1 AND a.entity_type = $2 ORDER BY a.id"#,
         claim.job.get(),
         entity,
+        is_listed,
     )
     .fetch_all(connection)
     .await?;
@@ -186,7 +199,7 @@ async fn effects(connection: &mut PgConnection, claim: &Claim) -> Result<Vec<Eff
         .into_iter()
         .map(|found| {
             let changes = if let Value::Object(changes) = found.changes { changes } else { Map::new() };
-            Effect { id: found.id, key: found.key, action: found.action, changes }
+            Effect { id: found.id, key: found.key, changes }
         })
         .collect())
 }
@@ -210,10 +223,16 @@ struct Item {
 }
 
 impl Found {
-    /// What became of each item: what several records of the audit say of one is put together.
-    fn of(claim: &Claim, effects: Vec<Effect>, errors: &[ItemError]) -> Result<Self, Fate> {
+    /// What became of the records, counted, and of each item, if these are listed.
+    fn of(claim: &Claim, effects: Vec<Effect>, errors: &[ItemError], is_listed: bool) -> Result<Self, Fate> {
+        let mut found = Self::default();
+        let records: Vec<(Would, Effect)> =
+            put_together(effects).into_iter().map(|record| (found.count(&record), record)).collect();
+        if !is_listed {
+            return Ok(found);
+        }
         let refused: Vec<&ItemError> = errors.iter().filter(|error| !error.notice).collect();
-        let is_refused = |index: i32| refused.iter().any(|error| error.index == index);
+        let indexes: HashSet<i32> = refused.iter().map(|error| error.index).collect();
         let keys: Vec<Option<String>> = if claim.has_rows() {
             row::keys(claim)?
         } else {
@@ -222,24 +241,11 @@ impl Found {
         };
         let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
         for (place, key) in keys.iter().enumerate() {
-            if let Some(key) = key.as_deref().filter(|_| !is_refused(claim.index(place))) {
+            if let Some(key) = key.as_deref().filter(|_| !indexes.contains(&claim.index(place))) {
                 places.entry(key).or_default().push(place);
             }
         }
-        let mut order: Vec<Uuid> = Vec::new();
-        let mut records: HashMap<Uuid, Effect> = HashMap::new();
-        for effect in effects {
-            match records.get_mut(&effect.id) {
-                Some(record) => record.add(effect),
-                None => {
-                    order.push(effect.id);
-                    records.insert(effect.id, effect);
-                }
-            }
-        }
-        let mut found = Self::default();
-        for record in order.iter().filter_map(|id| records.remove(id)) {
-            let would = found.count(&record);
+        for (would, record) in records {
             let named = if claim.has_rows() { record.key.clone() } else { Some(record.id.to_string()) };
             let of = named.as_deref().and_then(|name| places.get(name));
             // of several rows of an order, the last says what becomes of it
@@ -318,6 +324,22 @@ impl Found {
     }
 }
 
+/// One effect of each record, in their order.
+fn put_together(effects: Vec<Effect>) -> Vec<Effect> {
+    let mut records: Vec<Effect> = Vec::with_capacity(effects.len());
+    let mut places: HashMap<Uuid, usize> = HashMap::with_capacity(effects.len());
+    for effect in effects {
+        match places.get(&effect.id).and_then(|place| records.get_mut(*place)) {
+            Some(record) => record.add(effect),
+            None => {
+                places.insert(effect.id, records.len());
+                records.push(effect);
+            }
+        }
+    }
+    records
+}
+
 impl Effect {
     /// Adds what came later of the same record.
     fn add(&mut self, later: Self) {
@@ -331,7 +353,6 @@ impl Effect {
                 }
             }
         }
-        self.action = later.action;
     }
 }
 
@@ -394,7 +415,7 @@ pub async fn apply(
     let scope = context.scope();
     let found = sqlx::query!(
         r#"SELECT state AS "state: JobState", preview_of, parameters, in_order, total, applied_by AS "applied_by: JobId",
-                  coalesce(applicable_until > now(), false) AS "is_applicable!",
+                  coalesce(preview_kept_until > now() AND finished_at > now() - make_interval(hours => $4), false) AS "is_applicable!",
                   coalesce(organisations, array_remove(ARRAY[organisation_id], NULL)) AS "organisations!: Vec<OrganisationId>",
                   eshop_id AS "eshop: EshopId", accepted_at
            FROM job
@@ -403,6 +424,7 @@ pub async fn apply(
         id.get(),
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
+        APPLICABLE_HOURS,
     )
     .fetch_optional(change.connection())
     .await?
@@ -469,7 +491,7 @@ pub async fn apply(
     .execute(&mut *tx)
     .await?;
     sqlx::query!(
-        "UPDATE job SET applied_by = $2, applicable_until = now() WHERE id = $1",
+        "UPDATE job SET applied_by = $2, preview_kept_until = now() WHERE id = $1",
         id.get(),
         job.id.get(),
     )

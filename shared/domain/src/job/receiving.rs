@@ -334,7 +334,7 @@ impl<'s> Receiving<'s> {
              SET state = CASE WHEN $3 = 0 THEN 'succeeded' ELSE 'queued' END, receiving_until = NULL, total = $2,
                  chunks_open = $3, acceptance = nextval('acceptance') + $5, accepted_at = clock_timestamp(), changed_at = now(),
                  parameters = parameters || $4,
-                 applicable_until = CASE WHEN $3 = 0 AND preview_of IS NOT NULL THEN now() + make_interval(hours => $6) END,
+                 preview_kept_until = CASE WHEN $3 = 0 AND preview_of IS NOT NULL THEN now() + make_interval(hours => $6) END,
                  started_at = CASE WHEN $3 = 0 THEN now() END, finished_at = CASE WHEN $3 = 0 THEN now() END
              WHERE id = $1 AND receiving_until IS NOT NULL",
             self.job.id.get(),

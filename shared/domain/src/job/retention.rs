@@ -16,8 +16,8 @@ pub async fn expire(db: &PgPool, limit: i64) -> Result<u64, Problem> {
              SELECT id FROM job WHERE finished_at < now() - make_interval(days => $1)
              ORDER BY finished_at LIMIT $2 FOR UPDATE SKIP LOCKED
          ), tried AS MATERIALIZED (
-             SELECT id FROM job WHERE kind = 'preview' AND finished_at < now() - make_interval(days => $3)
-             ORDER BY finished_at LIMIT $2 FOR UPDATE SKIP LOCKED
+             SELECT id FROM job WHERE preview_kept_until <= now() AND finished_at < now() - make_interval(days => $3)
+             ORDER BY preview_kept_until LIMIT $2 FOR UPDATE SKIP LOCKED
          )
          DELETE FROM job WHERE id = ANY (ARRAY(SELECT id FROM ended UNION SELECT id FROM tried))",
         KEPT_DAYS,
@@ -33,14 +33,16 @@ pub async fn expire(db: &PgPool, limit: i64) -> Result<u64, Problem> {
 pub async fn forget_rows(db: &PgPool, limit: i64) -> Result<u64, Problem> {
     let forgotten = sqlx::query_scalar!(
         r#"WITH ended AS MATERIALIZED (
-               SELECT id FROM job WHERE applicable_until <= now() ORDER BY applicable_until LIMIT $1 FOR UPDATE SKIP LOCKED
+               SELECT id FROM job WHERE preview_kept_until <= now() AND finished_at >= now() - make_interval(days => $2)
+               ORDER BY preview_kept_until LIMIT $1 FOR UPDATE SKIP LOCKED
            ), forgotten AS (
-               UPDATE job SET applicable_until = NULL FROM ended WHERE job.id = ended.id
+               UPDATE job SET preview_kept_until = finished_at + make_interval(days => $2) FROM ended WHERE job.id = ended.id
            ), emptied AS (
                UPDATE job_chunk c SET payload = NULL, compared = NULL FROM ended WHERE c.job_id = ended.id
            )
            SELECT count(*) AS "count!" FROM ended"#,
         limit,
+        DRY_RUN_DAYS,
     )
     .fetch_one(db)
     .await?;

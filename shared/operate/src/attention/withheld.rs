@@ -2,13 +2,11 @@
 
 use chrono::{DateTime, Utc};
 use longshore_domain::attention::{Kind, Line, Owner, Page, Severity};
-use longshore_domain::job::shares::LISTED;
-use longshore_domain::job::withheld::KEPT_DAYS;
-use longshore_domain::newest_in_shares;
+use longshore_domain::job::shares::{LISTED, READ};
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
 use longshore_kernel::figure::number;
-use longshore_kernel::ids::{JobId, OrganisationId};
+use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
 use longshore_kernel::problem::Problem;
 
 /// The last sync of a kind of an e-shop that withholds something.
@@ -27,26 +25,35 @@ struct Withholding {
 
 /// The lines about them.
 pub(super) async fn lines(db: &Database, scope: &Scope) -> Result<Vec<Line>, Problem> {
-    let found = newest_in_shares!(
+    let found = sqlx::query_as!(
         Withholding,
-        jobs: "withheld > 0",
-        r#"withholding AS (
-               SELECT n.*, s.name, row_number() OVER (PARTITION BY n.organisation_id ORDER BY n.created_at DESC, n.id) AS turn
-               FROM newest n
-               CROSS JOIN LATERAL (SELECT name, organisation_id FROM eshop WHERE id = ANY (ARRAY[n.eshop_id]) LIMIT 1) AS s
-               WHERE in_scope($1, s.organisation_id) AND in_eshop($3, n.eshop_id)
-                 AND EXISTS (SELECT FROM withheld w WHERE w.job_id = n.id)
+        r#"WITH RECURSIVE kept (job_id, nth) AS (
+               -- from job to job, the newest first, however many rows each has
+               (SELECT job_id, 1::bigint FROM job_withheld ORDER BY job_id DESC LIMIT 1)
+               UNION ALL
+               SELECT before.job_id, k.nth + 1
+               FROM kept k CROSS JOIN LATERAL (
+                   SELECT job_id FROM job_withheld WHERE job_id < k.job_id ORDER BY job_id DESC LIMIT 1) AS before
+               WHERE k.nth < $4
+           ), withholding AS (
+               SELECT DISTINCT ON (j.eshop_id, j.kind) j.id, j.kind, j.organisation_id, s.name, j.created_at, j.finished_at, j.parameters
+               FROM kept k
+               CROSS JOIN LATERAL (SELECT * FROM job WHERE id = ANY (ARRAY[k.job_id]) AND withheld > 0 LIMIT 1) AS j
+               CROSS JOIN LATERAL (SELECT name FROM eshop WHERE id = ANY (ARRAY[j.eshop_id]) LIMIT 1) AS s
+               WHERE in_scope($1, j.organisation_id) AND in_eshop($2, j.eshop_id)
+                 AND EXISTS (SELECT FROM withheld w WHERE w.job_id = j.id)
+               ORDER BY j.eshop_id, j.kind, j.created_at DESC
+           ), turns AS (
+               SELECT *, row_number() OVER (PARTITION BY organisation_id ORDER BY created_at DESC, id) AS turn FROM withholding
            )
-           SELECT w.id AS "job!: JobId", w.kind AS "kind!", w.organisation_id AS "organisation_id!: OrganisationId",
-                  w.name AS "eshop!",
-                  (SELECT count(*) FROM withheld h WHERE h.job_id = w.id) AS "withheld!",
-                  (j.parameters ->> 'guardBase')::bigint AS base, j.finished_at AS ended_at
-           FROM withholding w JOIN job j ON j.id = w.id
-           ORDER BY w.turn, w.created_at DESC, w.id LIMIT $6"#,
-        scope.organisations(),
-        scope.eshop(),
-        KEPT_DAYS,
+           SELECT t.id AS "job!: JobId", t.kind AS "kind!", t.organisation_id AS "organisation_id!: OrganisationId", t.name AS "eshop!",
+                  (SELECT count(*) FROM withheld h WHERE h.job_id = t.id) AS "withheld!",
+                  (t.parameters ->> 'guardBase')::bigint AS base, t.finished_at AS ended_at
+           FROM turns t ORDER BY t.turn, t.created_at DESC, t.id LIMIT $3"#,
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
         LISTED,
+        READ,
     )
     .fetch_all(&db.main)
     .await?;

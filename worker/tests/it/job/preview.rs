@@ -320,10 +320,15 @@ async fn bulks_do_what_their_dry_runs_say(_: PgPoolOptions, options: PgConnectOp
     assert_eq!([&found["booked"], &found["waiting"]], [1, 1], "{found}");
     must_do_as_foreseen(world, tried).await;
     // one that is booked already would not be booked
-    world.execute("UPDATE expedition SET status = 'stock_ok' WHERE is_booked(status)").await;
-    let processed = try_orders(world, ProcessExpeditions, &orders[..1]).await;
+    let mut waits = place.body("C", &[(0, 1)]);
+    waits["send"] = json!(true);
+    waits["waitBeforeProcessing"] = json!(true);
+    let waits = place.create(waits).await.unwrap();
+    assert_eq!(waits["status"], "stock_ok");
+    let waits: ExpeditionId = waits["id"].as_str().unwrap().parse().unwrap();
+    let processed = try_orders(world, ProcessExpeditions, &[waits]).await;
     world.drain().await;
-    assert_eq!(items(world, processed).await, [format!("0 {} update", orders[0])]);
+    assert_eq!(items(world, processed).await, [format!("0 {waits} update")]);
     assert_eq!(world.job(processed).await["preview"]["booked"], 0);
     let tried = try_orders(world, CancelExpeditions, &orders).await;
     world.drain().await;
@@ -427,13 +432,18 @@ async fn a_dry_run_is_applied_once_within_an_hour(_: PgPoolOptions, options: PgC
     let late = try_switch(&world, ActivateProducts, &products).await;
     world.drain().await;
     assert_eq!(retention::forget_rows(&world.services.db.main, 10).await.unwrap(), 1, "of the applied one");
-    world.execute("UPDATE job SET applicable_until = now() WHERE applicable_until IS NOT NULL").await;
+    world
+        .execute(
+            "UPDATE job SET preview_kept_until = now(), finished_at = now() - interval '61 minutes'
+             WHERE applied_by IS NULL AND preview_of IS NOT NULL",
+        )
+        .await;
     assert_eq!(retention::forget_rows(&world.services.db.main, 10).await.unwrap(), 1);
     let refusal = apply(&world, late, json!({})).await.unwrap_err();
     assert!(refusal.contains("more than an hour ago"), "{refusal}");
     let kept = "SELECT count(*) FROM job_chunk WHERE payload IS NOT NULL OR compared IS NOT NULL";
     assert_eq!(world.count(kept).await, 0);
-    world.execute("UPDATE job SET finished_at = now() - interval '8 days'").await;
+    world.execute("UPDATE job SET finished_at = now() - interval '8 days', preview_kept_until = preview_kept_until - interval '8 days'").await;
     assert_eq!(retention::expire(&world.services.db.main, 10).await.unwrap(), 2, "the dry runs");
     assert_eq!(world.count("SELECT count(*) FROM job_preview_row").await, 0);
 }

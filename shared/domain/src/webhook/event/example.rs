@@ -100,7 +100,7 @@ pub fn job() -> Value {
     json!({
         "id": JOB, "kind": "product.sync", "state": "succeeded", "organisation": ORGANISATION, "eshop": ESHOP,
         "outcome": "partial", "progress": {"total": 3, "done": 3, "changed": 2, "unchanged": 0, "failed": 1, "withheld": 0},
-        "result": null, "criteria": null, "connection": null, "waitsFor": null, "attempts": 1, "error": null,
+        "result": null, "criteria": null, "of": null, "preview": null, "connection": null, "waitsFor": null, "attempts": 1, "error": null,
         "createdBy": {"type": "token", "id": TOKEN, "name": "connector"},
         "requestId": "0192a1b2-7000-7000-8000-00000000000e", "createdAt": created, "startedAt": created,
         "attemptStartedAt": created, "finishedAt": ended, "changedAt": ended, "version": 3,
