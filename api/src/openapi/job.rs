@@ -55,7 +55,7 @@ pub(super) fn operations() -> Vec<Operation> {
         list(handlers::list_previewed_items, &PREVIEW, "Lists what a dry run would do"),
         answers_job(
             operation(control::apply_job, "Applies a dry run"),
-            "Once, within an hour: a new job of that kind. An item whose record has changed since is refused: `changed_since`.",
+            "Once, within an hour: a new job of the kind that it tried. An item whose record has changed since is refused: `changed_since`.",
         )
         .schema("Application", body_of(&preview::body_to_apply()).explain(&[("force", "Does not compare.")]))
         .form(JSON, named("Application"), Some(json!({})))

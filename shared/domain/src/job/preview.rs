@@ -2,7 +2,7 @@
 //!
 //! Their chunks are executed by the code of that kind, behind a savepoint that is taken back. What it would have changed is read
 //! from its audit before that: so whatever is recorded is shown, and a kind of job needs nothing of its own to be tried. What is
-//! written then is the end of the chunk, what was found, and what each item was compared with ([`compared`](super::compared)).
+//! written then is the end of the chunk, what was found, and what each item was compared with ([`compared`]).
 //!
 //! A dry run is in no line, and its number in the order of acceptance is [behind](BEHIND) all others: it runs when its
 //! organisation has nothing else to do, and compares with what is there then.
@@ -329,12 +329,11 @@ fn put_together(effects: Vec<Effect>) -> Vec<Effect> {
     let mut records: Vec<Effect> = Vec::with_capacity(effects.len());
     let mut places: HashMap<Uuid, usize> = HashMap::with_capacity(effects.len());
     for effect in effects {
-        match places.get(&effect.id).and_then(|place| records.get_mut(*place)) {
-            Some(record) => record.add(effect),
-            None => {
-                places.insert(effect.id, records.len());
-                records.push(effect);
-            }
+        if let Some(record) = places.get(&effect.id).and_then(|place| records.get_mut(*place)) {
+            record.add(effect);
+        } else {
+            places.insert(effect.id, records.len());
+            records.push(effect);
         }
     }
     records
