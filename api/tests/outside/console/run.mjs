@@ -337,12 +337,12 @@ async function main() {
       await page.setViewportSize({ width, height: 900 });
       await judge(page, `dry-run-${width}`);
     }
-    const { results: before } = await call("POST", "/api/product/list", USER_TOKEN, { criteria: { productSku: { eq: "CONSOLE-2" } }, limit: 1 });
-    assert.equal(before.length, 0);
+    const { results: unmade } = await call("POST", "/api/product/list", USER_TOKEN, { criteria: { productSku: { eq: "CONSOLE-2" } }, limit: 1 });
+    assert.equal(unmade.length, 0);
     assert.match(await act(page, "Apply", "Apply"), /does what the dry run found/);
     await page.locator("#standing .badge", { hasText: "partly refused" }).waitFor();
-    const { results: after } = await call("POST", "/api/product/list", USER_TOKEN, { criteria: { productSku: { eq: "CONSOLE-2" } }, limit: 1 });
-    assert.equal(after[0].weight, 320);
+    const { results: written } = await call("POST", "/api/product/list", USER_TOKEN, { criteria: { productSku: { eq: "CONSOLE-2" } }, limit: 1 });
+    assert.equal(written[0].weight, 320);
     console.log("a file was looked at and tried, its refused row can be downloaded, and what it would do was done");
 
     const settings = ["/wms", `/wms/${WMS_ID}`, `/wms/${WMS_ID}/edit`, `/wms/${WMS_ID}/delete`];

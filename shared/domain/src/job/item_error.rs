@@ -88,14 +88,17 @@ pub(crate) async fn record(
     keep(tx, job, errors, with_these).await
 }
 
+/// A text as a column can hold it, without U+0000, which a malformed row may well contain.
+pub(super) fn clean(text: &str) -> String {
+    text.replace('\0', "\u{fffd}")
+}
+
 async fn insert(tx: &mut PgConnection, job: JobId, errors: &[ItemError]) -> Result<(), sqlx::Error> {
     if errors.is_empty() {
         return Ok(());
     }
     let indexes: Vec<i32> = errors.iter().map(|e| e.index).collect();
     let lines: Vec<Option<i64>> = errors.iter().map(|e| e.line).collect();
-    // text columns cannot hold U+0000, which a malformed row may well contain
-    let clean = |text: &str| text.replace('\0', "\u{fffd}");
     let keys: Vec<Option<String>> = errors
         .iter()
         .map(|e| e.key.as_deref().map(|key| clean(key).chars().take(KEY_LENGTH).collect()))

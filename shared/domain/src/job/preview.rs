@@ -20,7 +20,7 @@ use super::compared::{self, Compared};
 use super::dispatch;
 use super::entry::{NewJob, insert};
 use super::execution::{self, Fate, Outcome};
-use super::item_error::ItemError;
+use super::item_error::{ItemError, clean};
 use super::kind::{JobKind, JobState, Stored};
 use super::line;
 use super::payload;
@@ -359,7 +359,6 @@ async fn keep(tx: &mut PgConnection, job: JobId, items: &[Item]) -> Result<(), s
     if items.is_empty() {
         return Ok(());
     }
-    let clean = |text: &str| text.replace('\0', "\u{fffd}");
     let ids: Vec<Uuid> = items.iter().map(|item| item.id.unwrap_or_else(ids::random_id)).collect();
     sqlx::query!(
         "INSERT INTO job_preview_row (job_id, index, line, key, would, id, exists, changes, code, message)
