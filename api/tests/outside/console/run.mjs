@@ -332,7 +332,7 @@ async function main() {
     assert.match(await said(page), /has arrived/);
     await page.getByRole("link", { name: "Download refused rows" }).waitFor();
     // first, it was found out what it would do; then it is done
-    await page.locator("#previewed td", { hasText: "CONSOLE-2" }).waitFor();
+    await page.locator("#previewed td", { hasText: "CONSOLE-2" }).first().waitFor();
     for (const width of [390, 1440]) {
       await page.setViewportSize({ width, height: 900 });
       await judge(page, `dry-run-${width}`);
