@@ -21,11 +21,17 @@ CREATE INDEX job_withheld_by_entity ON job_withheld (entity_id);
 CREATE INDEX job_withheld_by_organisation ON job_withheld (organisation_id, field);
 CREATE INDEX job_withheld_by_time ON job_withheld (kept_at);
 
+-- Whether an order with the status can still be cancelled without asking the carrier.
+CREATE FUNCTION can_be_cancelled(status text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN status IN ('on_hold', 'incorrect', 'awaiting_reservation', 'waiting_for_goods', 'stock_ok', 'awaiting_processing', 'take_out',
+                  'completion');
+
 -- What of it would still destroy. That somebody has switched a product since, or said that it is on, its acceptance number tells.
+-- Goods that have arrived since are not part of what a count of 0 has seen.
 CREATE VIEW withheld AS
 SELECT w.* FROM job_withheld w
 WHERE CASE w.field
     WHEN 'active' THEN EXISTS (SELECT FROM product p WHERE p.id = w.entity_id AND p.active AND p.active_acceptance < w.acceptance)
-    WHEN 'quantity' THEN EXISTS (SELECT FROM product_stock s WHERE s.id = w.entity_id AND s.quantity > 0)
-    ELSE EXISTS (SELECT FROM expedition e WHERE e.id = w.entity_id AND e.status NOT IN ('canceled', 'waiting_for_cancel', 'delivered'))
+    WHEN 'quantity' THEN EXISTS (SELECT FROM product_stock s WHERE s.id = w.entity_id AND s.quantity > 0 AND to_jsonb(s.quantity) <= w.changes -> 'quantity' -> 0)
+    ELSE EXISTS (SELECT FROM expedition e WHERE e.id = w.entity_id AND can_be_cancelled(e.status))
 END;

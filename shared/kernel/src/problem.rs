@@ -186,10 +186,21 @@ impl Problem {
     /// Other records match criteria than the caller expects.
     #[must_use]
     pub fn count_differs(count: i64, expected: i64) -> Self {
-        let mut problem =
-            Self::new(&COUNT_DIFFERS, format!("{count} records match the criteria, not {expected}"));
         let message = format!("is not the number of records that match, which is {count}");
-        let violation = Violation::new("expect", COUNT_DIFFERS.code, message);
+        Self::counted(count, format!("{count} records match the criteria, not {expected}"), "expect", message)
+    }
+
+    /// A job withholds more rows than the caller would release.
+    #[must_use]
+    pub fn more_withheld(count: i64, up_to: i64) -> Self {
+        let message =
+            format!("is less than the number of rows, {count}; look at them before you release {count}");
+        Self::counted(count, format!("the job withholds {count} rows, more than {up_to}"), "upTo", message)
+    }
+
+    fn counted(count: i64, detail: String, field: &'static str, message: String) -> Self {
+        let mut problem = Self::new(&COUNT_DIFFERS, detail);
+        let violation = Violation::new(field, COUNT_DIFFERS.code, message);
         problem.inner.violations = vec![Violation { count: Some(count), ..violation }];
         problem
     }

@@ -148,7 +148,10 @@ async fn what_is_withheld_is_listed_and_released_by_people(_: PgPoolOptions, opt
     api.post(&theirs, &path, json!({"upTo": 5})).await.expect(404);
     api.post(&api.user, &path, json!({})).await.expect(400);
     let differs = api.post(&api.user, &path, json!({"upTo": 0})).await.expect(409).json();
-    assert_eq!(differs["code"], "count_differs");
+    assert_eq!(
+        (&differs["code"], &differs["violations"][0]["propertyPath"]),
+        (&json!("count_differs"), &json!("upTo"))
+    );
     let released = api.post(&api.user, &path, json!({"upTo": 1})).await.expect(202).json();
     assert_eq!((&released["id"], &released["state"]), (&json!(job), &json!("queued")));
     let chunk = "SELECT count(*) FROM job_chunk c JOIN job j ON j.id = c.job_id

@@ -160,6 +160,8 @@ async fn what_a_dry_run_would_do_is_a_list(_: PgPoolOptions, options: PgConnectO
     let path = format!("/api/job/{job}/preview/list");
     let items = api.post(&api.viewer, &path, Value::Null).await.expect(200).json();
     assert_eq!(items["paging"]["total"], 2);
+    let page = api.post(&api.viewer, &path, json!({"limit": 1, "count": "exact"})).await.expect(200).json();
+    assert_eq!((&page["paging"]["total"], &page["results"][0]), (&json!(2), &items["results"][0]));
     let first = &items["results"][0];
     assert_eq!(
         (&first["would"], &first["id"], &first["key"]),

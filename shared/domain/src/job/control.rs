@@ -17,6 +17,7 @@ use super::line;
 use super::payload::{IDS_PER_CHUNK, ROWS_PER_CHUNK, Rows, pack_ids};
 use super::room;
 use super::row_lines::RowLines;
+use super::withheld;
 use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, EndedJob};
@@ -40,7 +41,13 @@ pub async fn cancel(services: &Services, context: &Context, id: JobId) -> Result
     let mut change = Change::begin(services).await?;
     let job = lock(change.connection(), context.scope(), id).await?;
     if job.state.is_ended() {
-        return Err(Problem::new(&CONFLICT, job.has_ended()));
+        // it stays what it is, but for what its guard withholds
+        if !withheld::forget(change.connection(), &[id]).await? {
+            return Err(Problem::new(&CONFLICT, job.has_ended()));
+        }
+        record_control(change.connection(), &context.origin, "job.cancel", &[id], &[job.state], job.state)
+            .await?;
+        return change.commit().await;
     }
     end(&mut change, &context.origin, &[job], None).await?;
     change.commit().await?;
@@ -120,9 +127,7 @@ async fn end(
     .fetch_all(&mut *tx)
     .await?;
     super::fetching::forget_keys(tx, &ids).await?;
-    sqlx::query!("DELETE FROM job_withheld WHERE job_id = ANY ($1)", &ids as &[JobId])
-        .execute(&mut *tx)
-        .await?;
+    withheld::forget(tx, &ids).await?;
     record_control(tx, origin, "job.cancel", &ids, &states, JobState::Cancelled).await?;
     let endings =
         jobs.iter().filter_map(|job| Some(Ending { job: job.id, kind: job.kind()?, before: job.state }));

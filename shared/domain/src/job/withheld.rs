@@ -7,7 +7,7 @@
 //!
 //! Whoever gives the same field of the same record later drops what is kept of it: other syncs and commands remove it
 //! ([`drop_given`], [`drop_commanded`]), and of a product the view `withheld` sees by its acceptance number that it was given. What
-//! two syncs in a row say is true: the second one executes it.
+//! two syncs of an e-shop in a row say is true: the second one executes it. A row that is refused says nothing.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::chunk::Claim;
+use super::chunk::{Claim, Duplicate};
 use super::compared;
 use super::control;
 use super::dispatch;
@@ -65,12 +65,12 @@ struct Danger {
     /// The field that its rows give.
     field: &'static str,
     would: Would,
-    /// What of the field a row gives, and whether that may destroy.
+    /// Whether a row gives the field, and whether that may destroy.
     asks: fn(&Asked<'_>) -> Option<bool>,
-    /// The row with nothing but that.
-    reduced: fn(&Asked<'_>) -> Value,
-    /// What changes.
-    changes: fn() -> Value,
+    /// What the field becomes.
+    becomes: fn() -> Value,
+    /// The row with nothing but that, of a kind whose rows say more; others are kept as they came.
+    reduced: Option<fn(&Asked<'_>) -> Value>,
 }
 
 impl Danger {
@@ -80,23 +80,23 @@ impl Danger {
                 field: "active",
                 would: Would::Update,
                 asks: |row| row.active.as_ref()?.as_bool().map(|active| !active),
-                reduced: |row| json!({"productSku": row.product_sku, "active": false}),
-                changes: || json!({"active": [true, false]}),
+                becomes: || json!(false),
+                reduced: Some(|row| json!({"productSku": row.product_sku, "active": false})),
             },
             JobKind::StockSync => Self {
                 field: "quantity",
                 would: Would::Update,
                 asks: |row| row.quantity.as_ref()?.as_f64().map(|quantity| quantity <= 0.0),
-                reduced: |row| json!({"productSku": row.product_sku, "quantity": 0}),
-                changes: || json!({"quantity": [null, 0]}),
+                becomes: || json!(0),
+                reduced: None,
             },
             JobKind::ExpeditionSync => Self {
                 field: "status",
                 would: Would::Cancel,
                 // any row of an order says that it is, or that it is not
                 asks: |row| Some(row.cancel.as_ref().and_then(Value::as_bool) == Some(true)),
-                reduced: |row| json!({"orderNumber": row.order_number, "cancel": true}),
-                changes: || json!({"status": [null, "canceled"]}),
+                becomes: || json!("canceled"),
+                reduced: None,
             },
             _ => return None,
         })
@@ -116,12 +116,15 @@ struct Kept {
     position: usize,
     record: Uuid,
     key: Option<String>,
-    reduced: Vec<u8>,
+    changes: Value,
+    payload: Vec<u8>,
 }
 
 /// A chunk, divided: what is executed first, and what of the rows that are kept aside is executed, too.
 pub struct Divided {
     danger: Danger,
+    /// The records whose field the rows give, each with the index of its row, if anything is kept of others.
+    given: Vec<(i32, Uuid)>,
     kept: Vec<Kept>,
     /// The chunk without these rows.
     pub rest: Claim,
@@ -131,7 +134,7 @@ pub struct Divided {
     whole: HashMap<i32, Bytes>,
 }
 
-/// Before a chunk of a sync: drops what is kept of the fields that its rows give, and if it is guarded, divides it.
+/// Before a chunk of a sync: finds out of which records its rows give the field, and if it is guarded, divides it.
 ///
 /// # Errors
 /// Those of the database; rows that cannot be read.
@@ -157,41 +160,56 @@ pub async fn divide(change: &mut Change<'_>, claim: &Claim) -> Result<Option<Div
         return Ok(None);
     }
     let found: Vec<(usize, Uuid)> = compared::found(change.connection(), claim).await?;
-    let confirmed = if is_any {
-        let given: Vec<Uuid> =
-            found.iter().filter(|(position, _)| giving.contains_key(position)).map(|(_, id)| *id).collect();
-        drop_given(change.connection(), claim, danger.field, &given).await?
-    } else {
-        HashSet::new()
-    };
-    if limit.is_none() || !may_destroy {
-        return Ok(None);
+    let (mut given, mut confirmed) = (Vec::new(), HashSet::new());
+    if is_any {
+        given = found.iter().filter(|(at, _)| giving.contains_key(at)).copied().collect();
+        confirmed = confirmed_by(change.connection(), claim, danger.field, &given).await?;
     }
-    let mut suspects: Vec<Uuid> = found
+    let given = given.into_iter().map(|(at, id)| (claim.index(at), id)).collect();
+    // the first row of each record: any other is refused, in this chunk or as one of an earlier chunk
+    let mut first: HashMap<Uuid, usize> = HashMap::new();
+    for (position, id) in &found {
+        first.entry(*id).and_modify(|first| *first = (*position).min(*first)).or_insert(*position);
+    }
+    let is_duplicate = |at: usize| claim.duplicates.iter().any(|of| usize::try_from(of.position) == Ok(at));
+    let mut suspects: Vec<Uuid> = first
         .iter()
-        .filter(|(position, id)| giving.get(position) == Some(&true) && !confirmed.contains(id))
-        .map(|(_, id)| *id)
+        .filter(|(id, at)| giving.get(at) == Some(&true) && !confirmed.contains(id) && !is_duplicate(**at))
+        .map(|(id, _)| *id)
         .collect();
+    if limit.is_none() {
+        suspects.clear();
+    }
     suspects.sort_unstable();
-    change.make_whole();
-    let destroyed = destroyed(change.connection(), claim, &suspects).await?;
-    let kept: Vec<Kept> = found
-        .into_iter()
-        .filter(|(position, id)| giving.get(position) == Some(&true) && destroyed.contains(id))
-        .filter_map(|(position, record)| {
-            let row = asked.get(position)?.as_ref()?;
-            let key =
-                row.product_sku.as_ref().or(row.order_number.as_ref()).map(|key| key.clone().into_owned());
-            Some(Kept { position, record, key, reduced: (danger.reduced)(row).to_string().into_bytes() })
-        })
-        .collect();
+    let mut kept = Vec::new();
+    if !suspects.is_empty() {
+        change.make_whole();
+        for (record, before) in destroyed(change.connection(), claim, &suspects).await? {
+            let Some((position, row)) =
+                first.get(&record).and_then(|at| Some((*at, asked.get(*at)?.as_ref()?)))
+            else {
+                continue;
+            };
+            let key = row.product_sku.as_ref().or(row.order_number.as_ref());
+            kept.push(Kept {
+                position,
+                record,
+                key: key.map(|key| key.clone().into_owned()),
+                changes: json!({danger.field: [before, (danger.becomes)()]}),
+                payload: danger
+                    .reduced
+                    .map_or_else(|| rows[position].to_vec(), |reduced| reduced(row).to_string().into_bytes()),
+            });
+        }
+    }
     if kept.is_empty() {
-        return Ok(None);
+        let (rest, whole) = (claim.clone(), HashMap::new());
+        return Ok(Some(Divided { danger, given, kept, rest, harmless: None, whole }));
     }
     let mut positions: Vec<usize> = kept.iter().map(|kept| kept.position).collect();
     positions.sort_unstable();
     let whole = positions.iter().map(|at| (claim.index(*at), bodies[*at].clone())).collect();
-    let harmless = if danger.field == "active" {
+    let harmless = if danger.reduced.is_some() {
         let others: Vec<usize> =
             (0..rows.len()).filter(|position| positions.binary_search(position).is_err()).collect();
         let mut harmless = compared::without(claim, &others)?;
@@ -200,8 +218,17 @@ pub async fn divide(change: &mut Change<'_>, claim: &Claim) -> Result<Option<Div
     } else {
         None
     };
-    let rest = compared::without(claim, &positions)?;
-    Ok(Some(Divided { danger, kept, rest, harmless, whole }))
+    let doubled = found.iter().filter(|(at, id)| {
+        first.get(id).is_some_and(|first| first != at && positions.binary_search(first).is_ok())
+            && !is_duplicate(*at)
+    });
+    let mut marked = claim.clone();
+    for (at, id) in doubled {
+        let line_of_first = first.get(id).and_then(|first| claim.lines.of(*first));
+        marked.duplicates.push(Duplicate { position: to_i32(*at)?, line_of_first });
+    }
+    let rest = compared::without(&marked, &positions)?;
+    Ok(Some(Divided { danger, given, kept, rest, harmless, whole }))
 }
 
 /// The rows at these positions without a field, packed.
@@ -235,7 +262,8 @@ impl Divided {
         harmless: Option<Outcome>,
     ) -> Result<Outcome, Fate> {
         let Outcome { mut count, mut errors } = rest;
-        let mut refused: HashSet<i32> = HashSet::new();
+        let mut refused: HashSet<i32> =
+            errors.iter().filter(|error| !error.notice).map(|error| error.index).collect();
         for error in harmless.into_iter().flat_map(|harmless| harmless.errors) {
             let payload = self.whole.get(&error.index).map(|body| body.to_vec()).unwrap_or_default();
             if !error.notice {
@@ -248,23 +276,27 @@ impl Divided {
             self.kept.iter().filter(|kept| !refused.contains(&claim.index(kept.position))).collect();
         sqlx::query!(
             "INSERT INTO job_withheld (job_id, index, line, key, entity_id, organisation_id, field, would, changes, acceptance, payload)
-             SELECT $1, k.index, k.line, k.key, k.entity, $7, $8, $9, $10, $11, k.payload
-             FROM unnest($2::int[], $3::bigint[], $4::text[], $5::uuid[], $6::bytea[]) AS k (index, line, key, entity, payload)
+             SELECT $1, k.index, k.line, k.key, k.entity, $7, $8, $9, k.changes, $11, k.payload
+             FROM unnest($2::int[], $3::bigint[], $4::text[], $5::uuid[], $6::bytea[], $10::jsonb[])
+                  AS k (index, line, key, entity, payload, changes)
              ON CONFLICT DO NOTHING",
             claim.job.get(),
             &kept.iter().map(|kept| claim.index(kept.position)).collect::<Vec<_>>(),
             &kept.iter().map(|kept| claim.lines.of(kept.position)).collect::<Vec<_>>() as &[Option<i64>],
             &kept.iter().map(|kept| kept.key.clone()).collect::<Vec<_>>() as &[Option<String>],
             &kept.iter().map(|kept| kept.record).collect::<Vec<_>>(),
-            &kept.iter().map(|kept| kept.reduced.clone()).collect::<Vec<_>>(),
+            &kept.iter().map(|kept| kept.payload.clone()).collect::<Vec<_>>(),
             claim.organisation as Option<OrganisationId>,
             self.danger.field,
             self.danger.would.as_str(),
-            (self.danger.changes)(),
+            &kept.iter().map(|kept| kept.changes.clone()).collect::<Vec<_>>(),
             claim.acceptance,
         )
         .execute(change.connection())
         .await?;
+        let given: Vec<Uuid> =
+            self.given.into_iter().filter(|(index, _)| !refused.contains(index)).map(|(_, id)| id).collect();
+        drop_given(change.connection(), claim, self.danger.field, &given).await?;
         Ok(Outcome { count, errors })
     }
 }
@@ -280,24 +312,56 @@ async fn any(connection: &mut PgConnection, claim: &Claim, field: &str) -> Resul
     .await
 }
 
-/// Drops what earlier jobs keep of a field of records that a chunk gives; returns those of which it says the same. Of products only
-/// that: what was said of them otherwise, their acceptance number tells.
+/// Those of some records of which an earlier job of the e-shop keeps the field; they are locked, so that no release takes them.
+async fn confirmed_by(
+    connection: &mut PgConnection,
+    claim: &Claim,
+    field: &str,
+    given: &[(usize, Uuid)],
+) -> Result<HashSet<Uuid>, sqlx::Error> {
+    let found = sqlx::query_scalar!(
+        "SELECT w.entity_id FROM job_withheld w JOIN job j ON j.id = w.job_id
+         WHERE w.entity_id = ANY ($1) AND w.field = $2 AND w.job_id <> $3 AND w.acceptance < $4 AND j.eshop_id = $5
+         ORDER BY w.job_id, w.index FOR UPDATE OF w",
+        &given.iter().map(|(_, id)| *id).collect::<Vec<_>>(),
+        field,
+        claim.job.get(),
+        claim.acceptance,
+        claim.eshop as Option<EshopId>,
+    )
+    .fetch_all(connection)
+    .await?;
+    Ok(found.into_iter().collect())
+}
+
+/// Drops what earlier jobs keep of a field of records that a chunk has given.
 async fn drop_given(
     connection: &mut PgConnection,
     claim: &Claim,
     field: &str,
     records: &[Uuid],
-) -> Result<HashSet<Uuid>, sqlx::Error> {
-    let dropped = sqlx::query_scalar!(
-        "DELETE FROM job_withheld WHERE entity_id = ANY ($1) AND field = $2 AND job_id <> $3 AND acceptance < $4 RETURNING entity_id",
+) -> Result<(), sqlx::Error> {
+    if records.is_empty() {
+        return Ok(());
+    }
+    sqlx::query!(
+        "DELETE FROM job_withheld WHERE entity_id = ANY ($1) AND field = $2 AND job_id <> $3 AND acceptance < $4",
         records,
         field,
         claim.job.get(),
         claim.acceptance,
     )
-    .fetch_all(connection)
-    .await?;
-    Ok(dropped.into_iter().collect())
+    .execute(connection)
+    .await
+    .map(|_| ())
+}
+
+/// Forgets what a job withholds; returns whether there was anything.
+pub(super) async fn forget(connection: &mut PgConnection, jobs: &[JobId]) -> Result<bool, sqlx::Error> {
+    let gone = sqlx::query!("DELETE FROM job_withheld WHERE job_id = ANY ($1)", jobs as &[JobId])
+        .execute(connection)
+        .await?;
+    Ok(gone.rows_affected() > 0)
 }
 
 /// Drops what is kept of orders whose status a command has given, whether it changed or not.
@@ -311,44 +375,39 @@ pub(crate) async fn drop_commanded(
         .map(|_| ())
 }
 
-/// Those of some records that a chunk would destroy; they are locked.
+/// Those of some records that a chunk would destroy, each with its field as it is; they are locked.
 async fn destroyed(
     connection: &mut PgConnection,
     claim: &Claim,
     records: &[Uuid],
-) -> Result<HashSet<Uuid>, sqlx::Error> {
-    let found = match claim.kind {
+) -> Result<Vec<(Uuid, Value)>, sqlx::Error> {
+    Ok(match claim.kind {
         Ok(JobKind::ProductSync) => {
-            sqlx::query_scalar!(
+            let found = sqlx::query_scalar!(
                 "SELECT id FROM product WHERE id = ANY ($1) AND active AND active_acceptance < $2 ORDER BY id FOR UPDATE",
                 records,
                 claim.acceptance,
-            )
-            .fetch_all(connection)
-            .await?
+            );
+            found.fetch_all(connection).await?.into_iter().map(|id| (id, json!(true))).collect()
         }
         Ok(JobKind::StockSync) => {
-            sqlx::query_scalar!(
-                "SELECT id FROM product_stock WHERE id = ANY ($1) AND quantity > 0 ORDER BY id FOR UPDATE",
+            let found = sqlx::query!(
+                "SELECT id, quantity FROM product_stock WHERE id = ANY ($1) AND quantity > 0 ORDER BY id FOR UPDATE",
                 records
-            )
-            .fetch_all(connection)
-            .await?
+            );
+            let found = found.fetch_all(connection).await?.into_iter();
+            found.map(|stock| (stock.id, json!(stock.quantity))).collect()
         }
         _ => {
-            sqlx::query_scalar!(
+            let found = sqlx::query!(
                 // what has left cannot be cancelled: its row is refused
-                "SELECT id FROM expedition WHERE id = ANY ($1)
-                   AND status IN ('on_hold', 'incorrect', 'awaiting_reservation', 'waiting_for_goods', 'stock_ok', 'awaiting_processing',
-                                  'take_out', 'completion')
-                 ORDER BY id FOR UPDATE",
+                "SELECT id, status FROM expedition WHERE id = ANY ($1) AND can_be_cancelled(status) ORDER BY id FOR UPDATE",
                 records
-            )
-            .fetch_all(connection)
-            .await?
+            );
+            let found = found.fetch_all(connection).await?.into_iter();
+            found.map(|order| (order.id, json!(order.status))).collect()
         }
-    };
-    Ok(found.into_iter().collect())
+    })
 }
 
 /// What there is of what a job may destroy, counted once, when it starts.
@@ -383,7 +442,7 @@ pub async fn note_base(services: &Services, claim: &Claim) -> Result<(), Problem
         }
         _ => {
             sqlx::query_scalar!(
-                r#"SELECT count(*) AS "count!" FROM expedition WHERE eshop_id = $1 AND status NOT IN ('canceled', 'delivered', 'probably_delivered')"#,
+                r#"SELECT count(*) AS "count!" FROM expedition WHERE eshop_id = $1 AND can_be_cancelled(status)"#,
                 eshop.get()
             )
             .fetch_one(&services.db.main)
@@ -586,18 +645,22 @@ pub async fn release(
         sqlx::query_scalar!(r#"SELECT count(*) AS "count!" FROM withheld WHERE job_id = $1"#, id.get())
             .fetch_one(&mut *tx)
             .await?;
+    let nothing = || Problem::new(&CONFLICT, "the job withholds nothing, or no longer");
     if left == 0 || !job.state.is_ended() {
-        return Err(Problem::new(&CONFLICT, "the job withholds nothing, or no longer"));
+        return Err(nothing());
     }
     if left > up_to {
-        return Err(Problem::count_differs(left, up_to));
+        return Err(Problem::more_withheld(left, up_to));
     }
     let kept = i32::try_from(left).map_err(Problem::internal)?;
     let chunks = execute(tx, id).await?;
+    if chunks == 0 {
+        // a sync that has just ended has dropped it all
+        return Err(nothing());
+    }
     sqlx::query!(
         "UPDATE job SET state = 'queued', done = done - $2, unchanged = unchanged + withheld - $2, withheld = 0,
-             destructive = destructive + $2, chunks_open = $3, finished_at = NULL, error = NULL, changed_at = now(),
-             out_of_line_until = NULL
+             chunks_open = $3, finished_at = NULL, error = NULL, changed_at = now(), out_of_line_until = NULL
          WHERE id = $1",
         id.get(),
         kept,

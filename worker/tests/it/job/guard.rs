@@ -171,6 +171,10 @@ async fn orders_and_stocks_are_guarded_too(_: PgPoolOptions, options: PgConnectO
     assert_eq!(withheld_of(world, job).await, 30);
     let there = "SELECT count(*) FROM product_stock WHERE quantity = 5";
     assert_eq!(world.count(there).await, 30);
+    // goods that arrive are more than what the sync has seen
+    world.execute("UPDATE product_stock SET quantity = 9 WHERE id = (SELECT min(entity_id::text)::uuid FROM job_withheld)").await;
+    assert_eq!(world.count(KEPT).await, 29);
+    world.execute("UPDATE product_stock SET quantity = 5").await;
     // a count, equal or not, is what counts
     place.count(&[(0, 5), (1, 6)]).await;
     assert_eq!(world.count(KEPT).await, 28);
@@ -233,4 +237,90 @@ async fn a_failed_chunk_and_a_cancel_leave_nothing_half_decided(_: PgPoolOptions
     assert_eq!((world.outcome(job).await.1, withheld_of(&world, job).await), ([0, 0, 1], 10));
     world.execute("UPDATE job_withheld SET kept_at = now() - interval '8 days'").await;
     assert_eq!(withheld::expire(&world.services.db.main, 100).await.unwrap(), 10);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_guard_does_not_make_refused_rows_valid(_: PgPoolOptions, options: PgConnectOptions) {
+    let place = Place::new(&options, 6).await;
+    let world = &place.world;
+    let counts: Vec<(usize, i64)> = (0..6).map(|n| (n, 5)).collect();
+    let rows = [
+        json!({"productSku": "P0", "quantity": 0}),
+        json!({"productSku": "P0", "quantity": 0}),
+        json!({"productSku": "P1", "quantity": 0, "bogus": 1}),
+        json!({"productSku": "P2", "quantity": -0.5}),
+        json!({"productSku": "P3", "quantity": 0}),
+        json!({"productSku": "P4", "quantity": 5}),
+        json!({"productSku": "P4", "quantity": 0}),
+        json!({"productSku": "P5", "quantity": -3}),
+    ];
+    let mut found = Vec::new();
+    for guard in [json!({}), json!({"maxZeroed": 50}), json!({"maxZeroed": 0})] {
+        place.count(&counts).await;
+        let job = world.sync_guarded(Stocks, guard, rows.iter().map(Value::to_string)).await;
+        world.drain().await;
+        if withheld_of(world, job).await > 0 {
+            let up_to = world.count(KEPT).await;
+            release(world, job, up_to).await.unwrap();
+            world.drain().await;
+        }
+        let quantities = "SELECT string_agg(quantity::text, ' ' ORDER BY product_sku) FROM product_stock s JOIN product p ON p.id = s.product_id";
+        let quantities: String = sqlx::query_scalar(quantities).fetch_one(&world.owner).await.unwrap();
+        found.push((world.outcome(job).await, world.errors(job).await, quantities));
+    }
+    assert_eq!(found[0].2, "0 5 5 0 5 0");
+    assert_eq!(found[0], found[1], "with a guard that allows it");
+    assert_eq!(found[0], found[2], "released");
+
+    place.count(&counts).await;
+    place.send("N0", &[(0, 1)]).await;
+    let cancel = json!({"orderNumber": "N0", "cancel": true, "note": "x"}).to_string();
+    let job = world.sync_guarded(Expeditions, json!({"maxCancelled": 5}), [cancel]).await;
+    world.drain().await;
+    assert_eq!(world.errors(job).await, ["0 N0 not_allowed"]);
+    assert_eq!(world.count("SELECT count(*) FROM expedition WHERE status = 'canceled'").await, 0);
+    place.must_hold().await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn only_what_is_accepted_of_the_same_eshop_drops_or_confirms(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    world.products(4).await;
+    let none = json!({"maxDeactivated": 0});
+    let job = guarded(&world, none.clone(), off(0..4)).await;
+    // a row that is refused says nothing
+    let refused = json!({"productSku": "P0", "active": true, "weight": "heavy"}).to_string();
+    let heavy = guarded(&world, none.clone(), vec![refused]).await;
+    assert_eq!(world.outcome(heavy).await.1, [0, 0, 1]);
+    assert_eq!(world.count(KEPT).await, 4);
+    // what another e-shop said is no confirmation; its own word counts from now on
+    world
+        .execute(
+            "INSERT INTO eshop SELECT (jsonb_populate_record(e, jsonb_build_object('id', uuid_v7(), 'name', 'Other'))).* FROM eshop e;
+             UPDATE job SET eshop_id = (SELECT id FROM eshop WHERE name = 'Other') WHERE withheld > 0",
+        )
+        .await;
+    let here = guarded(&world, none.clone(), off(0..1)).await;
+    assert_eq!(withheld_of(&world, here).await, 1);
+    assert_eq!(world.count("SELECT count(*) FROM job_withheld").await, 4);
+    // a release finds that a sync has just dropped it
+    let mut sync = world.owner.begin().await.unwrap();
+    sqlx::query("DELETE FROM job_withheld").execute(&mut *sync).await.unwrap();
+    let (released, ()) = tokio::join!(release(&world, job, 3), async {
+        world.until_locked().await;
+        sync.commit().await.unwrap();
+    });
+    assert!(released.unwrap_err().contains("withholds nothing, or no longer"));
+    assert_eq!(world.job(job).await["state"], "succeeded");
+    // a person forgets it
+    let forgotten = guarded(&world, none, off(1..3)).await;
+    control::cancel(&world.services, &world.context, forgotten).await.unwrap();
+    assert_eq!(world.count("SELECT count(*) FROM job_withheld").await, 0);
+    assert_eq!(world.job(forgotten).await["state"], "succeeded");
+    let again = control::cancel(&world.services, &world.context, forgotten).await.unwrap_err();
+    assert!(again.to_string().contains("has already ended"), "{again}");
+    assert_eq!(world.count(ON).await, 4);
 }

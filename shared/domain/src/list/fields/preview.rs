@@ -7,7 +7,7 @@ use longshore_kernel::words;
 pub static PREVIEW: Resource = Resource {
     name: "previewed item",
     tables: &[
-        "job_preview_row",
+        "(SELECT job_id, index, id, exists, line, key, would, changes, code, message FROM job_preview_row)",
         // what a guard withholds is what a release would do
         "(SELECT job_id, index, entity_id AS id, true AS exists, line, key, would, changes, NULL::text AS code, NULL::text AS message
           FROM withheld)",
