@@ -3,6 +3,7 @@
 use sqlx::PgConnection;
 
 use super::command::{self, Command, Done, Instruction};
+use super::stocks::By;
 use crate::job::acceptance::{self, Taken};
 use crate::job::chosen::{self, Bulk};
 use crate::job::kind::{Job, Within};
@@ -80,9 +81,7 @@ pub async fn execute(
         .iter()
         .map(|id| Instruction { id: *id, command, precondition: Precondition::NONE, origin: 0 })
         .collect();
-    let services = change.services();
-    let whole = if change.is_whole() { Some(change.connection()) } else { None };
-    command::prepare(services, whole, &instructions).await?;
+    command::prepare(By::of(change), &instructions).await?;
     let done = command::apply(change, &[origin], &within.scope(), &instructions).await?;
     let changed = done.iter().filter(|done| matches!(done, Done::Changed | Done::Asked(true))).count();
     let refused = done.into_iter().enumerate().filter_map(|(position, done)| match done {

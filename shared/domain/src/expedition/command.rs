@@ -6,7 +6,6 @@ use std::slice;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::choice::choose;
@@ -15,6 +14,7 @@ pub use super::decision::Command;
 use super::handover;
 use super::order::{self, Doubt, Order};
 use super::stocks;
+pub use super::stocks::By;
 use super::tally;
 use super::write::{ENTITY, Transition, location, write};
 use crate::job::withheld;
@@ -108,7 +108,7 @@ pub(super) async fn each(
             Instruction { id: *id, command, precondition, origin }
         })
         .collect();
-    prepare(services, None, &instructions).await?;
+    prepare(By::Another(&services.db.main), &instructions).await?;
     let mut change = company.begin(services).await?;
     let origins: Vec<&Origin> = asked.iter().map(|asked| &asked.origin).collect();
     let done = match apply(&mut change, &origins, scope, &instructions).await {
@@ -160,18 +160,14 @@ pub struct Instruction<'c> {
     pub origin: usize,
 }
 
-/// Makes what commands need before their transaction begins; by the transaction itself, if that is whole.
-pub async fn prepare(
-    services: &Services,
-    whole: Option<&mut PgConnection>,
-    instructions: &[Instruction<'_>],
-) -> Result<(), Problem> {
+/// Makes what commands need before their transaction holds locks.
+pub async fn prepare(by: By<'_>, instructions: &[Instruction<'_>]) -> Result<(), Problem> {
     let books = |instruction: &&Instruction<'_>| {
         matches!(instruction.command, Command::Send { .. } | Command::Rebook)
     };
     let ids: Vec<ExpeditionId> = instructions.iter().filter(books).map(|one| one.id).collect();
     if !ids.is_empty() {
-        stocks::make_for(services, whole, &ids).await?;
+        stocks::make_for(by, &ids).await?;
     }
     Ok(())
 }

@@ -20,7 +20,7 @@ use super::choice::choose;
 use super::company::{self, Came, Company};
 use super::order::Order;
 use super::references::{Draft, Resolved, resolve};
-use super::stocks;
+use super::stocks::{self, By};
 use super::write::detail::digest;
 use super::write::{is_taken, location};
 use crate::list;
@@ -155,7 +155,7 @@ pub(super) async fn each(
     }
     let mut sent: Vec<&mut Order> =
         news.iter_mut().filter(|new| new.send).map(|new| &mut new.resolved.order).collect();
-    stocks::make_missing(services, &mut sent).await?;
+    stocks::make_missing(By::Another(&services.db.main), &mut sent).await?;
     let change = company.begin(services).await?;
     write(change, scope, asked, &mut news, Booking::Locked, &mut answers).await?;
     Ok(answers)

@@ -20,7 +20,7 @@ use uuid::Uuid;
 use self::group::Group;
 pub use self::row::{Row, read_row, schema};
 use super::order::{self, Place};
-use super::stocks::{self, Wanted};
+use super::stocks::{self, By, Wanted};
 use crate::job::halving::{Refused, Statement, halve};
 use longshore_kernel::access::Scope;
 use longshore_kernel::change::Change;
@@ -183,14 +183,7 @@ impl Survey {
             return Ok(());
         }
         let wanted: Vec<Wanted> = self.lacking.iter().map(|(_, wanted)| *wanted).collect();
-        let made = if change.is_whole() {
-            stocks::insert(change.connection(), &wanted).await?;
-            stocks::find(change.connection(), &wanted).await?
-        } else {
-            let pool = &change.services().db.main;
-            stocks::make(pool, &wanted).await?;
-            stocks::find(pool, &wanted).await?
-        };
+        let made = By::of(change).make(&wanted).await?;
         for (row, Wanted { product, place, .. }) in &self.lacking {
             self.stocks[*row].extend(made.get(&(*product, *place)));
         }

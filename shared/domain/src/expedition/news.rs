@@ -26,7 +26,7 @@ use self::fold::Fold;
 use self::lost::Shelf;
 pub use self::row::{Row, read_row, schema};
 use super::order::{self, Order};
-use super::stocks;
+use super::stocks::{self, By};
 use crate::job::halving::{Refused, Statement, halve};
 use longshore_kernel::access::Scope;
 use longshore_kernel::change::Change;
@@ -226,7 +226,8 @@ impl Taking<'_> {
             rows.iter().filter(|placed| placed.row.is_packed()).filter_map(|placed| placed.order).collect();
         // what a packed order takes out of a stock needs one, even if the order is not the one that was handed over
         let strays = orders.iter_mut().filter(|order| packed.contains(&order.id));
-        stocks::make_missing_under_locks(self.services, None, &mut strays.collect::<Vec<_>>()).await?;
+        let by = By::AnotherUnderLocks(&self.services.db.main);
+        stocks::make_missing(by, &mut strays.collect::<Vec<_>>()).await?;
         Ok(orders)
     }
 }

@@ -7,8 +7,6 @@
 //! needs them. So that transaction must hold no locks yet, or the wait must be short: else two would wait for each other until
 //! their time is up. A transaction that is whole ([`Change::is_whole`]) makes them itself: it is tried only, or has locked what it was
 //! compared with, and Postgres sees its waits.
-//!
-//! [`Change::is_whole`]: longshore_kernel::change::Change::is_whole
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,9 +15,9 @@ use uuid::Uuid;
 
 use super::allocator::{Ledger, Stock};
 use super::order::{Order, Place};
+use longshore_kernel::change::Change;
 use longshore_kernel::ids::{ExpeditionId, OrganisationId, ProductId, StockId};
 use longshore_kernel::pool::{BEGIN_BRIEF, Pool};
-use longshore_kernel::services::Services;
 use longshore_kernel::sqlstate::Overtaken;
 
 /// A product in a place, which is to have a stock.
@@ -30,21 +28,56 @@ pub(super) struct Wanted {
     pub(super) place: Place,
 }
 
-/// Makes the stocks of products that have none in a place yet, in a transaction of its own. The caller holds no locks.
-pub(super) async fn make(pool: &Pool, wanted: &[Wanted]) -> Result<(), sqlx::Error> {
-    insert(&mut *pool.acquire().await?, wanted).await
+/// Who makes stocks.
+#[derive(Debug)]
+pub enum By<'c> {
+    /// The transaction that needs them, which is whole.
+    Itself(&'c mut PgConnection),
+    /// A transaction beside one that holds no locks.
+    Another(&'c Pool),
+    /// A transaction beside one that holds locks. Where a product is locked for longer than a moment, that is contention (55P03): the
+    /// caller gives its locks back, and runs again.
+    AnotherUnderLocks(&'c Pool),
 }
 
-/// The same for a caller that holds locks. Where a product is locked for longer than a moment, that is contention (55P03): the
-/// caller gives its locks back, and runs again.
-async fn make_under_locks(pool: &Pool, wanted: &[Wanted]) -> Result<(), sqlx::Error> {
-    let mut tx = pool.transaction(Some(BEGIN_BRIEF)).await?;
-    insert(&mut tx, wanted).await?;
-    tx.commit().await
+impl<'c> By<'c> {
+    /// The transaction itself if it is whole, else one beside it, which holds no locks.
+    pub(super) fn of(change: &'c mut Change<'_>) -> Self {
+        if change.is_whole() {
+            Self::Itself(change.connection())
+        } else {
+            Self::Another(&change.services().db.main)
+        }
+    }
+
+    /// Makes the stocks of products that have none in a place yet.
+    async fn insert(&mut self, wanted: &[Wanted]) -> Result<(), sqlx::Error> {
+        match self {
+            Self::Itself(connection) => insert(connection, wanted).await,
+            Self::Another(pool) => insert(&mut *pool.acquire().await?, wanted).await,
+            Self::AnotherUnderLocks(pool) => {
+                let mut tx = pool.transaction(Some(BEGIN_BRIEF)).await?;
+                insert(&mut tx, wanted).await?;
+                tx.commit().await
+            }
+        }
+    }
+
+    /// The same; returns the stocks that the products have then.
+    pub(super) async fn make(
+        mut self,
+        wanted: &[Wanted],
+    ) -> Result<HashMap<(ProductId, Place), StockId>, sqlx::Error> {
+        self.insert(wanted).await?;
+        match self {
+            Self::Itself(connection) => find(connection, wanted).await,
+            Self::Another(pool) | Self::AnotherUnderLocks(pool) => find(pool, wanted).await,
+        }
+    }
 }
 
 /// Inserts stocks, whose products are locked in the order of their ids.
-pub(super) async fn insert(connection: &mut PgConnection, wanted: &[Wanted]) -> Result<(), sqlx::Error> {
+async fn insert(connection: &mut PgConnection, wanted: &[Wanted]) -> Result<(), sqlx::Error> {
     let mut wanted = wanted.to_vec();
     wanted.sort_unstable();
     wanted.dedup();
@@ -66,19 +99,13 @@ pub(super) async fn insert(connection: &mut PgConnection, wanted: &[Wanted]) -> 
     .map(|_| ())
 }
 
-/// Makes the stocks that the items of orders lack: the transaction itself, if it is whole, else one of its own before it.
-pub(super) async fn make_for(
-    services: &Services,
-    whole: Option<&mut PgConnection>,
-    orders: &[ExpeditionId],
-) -> Result<(), sqlx::Error> {
-    let pool = &services.db.main;
-    let Some(connection) = whole else {
-        let wanted = lacking(pool, orders).await?;
-        return if wanted.is_empty() { Ok(()) } else { make(pool, &wanted).await };
+/// Makes the stocks that the items of orders lack.
+pub(super) async fn make_for(mut by: By<'_>, orders: &[ExpeditionId]) -> Result<(), sqlx::Error> {
+    let wanted = match &mut by {
+        By::Itself(connection) => lacking(&mut **connection, orders).await?,
+        By::Another(pool) | By::AnotherUnderLocks(pool) => lacking(*pool, orders).await?,
     };
-    let wanted = lacking(&mut *connection, orders).await?;
-    if wanted.is_empty() { Ok(()) } else { insert(connection, &wanted).await }
+    if wanted.is_empty() { Ok(()) } else { by.insert(&wanted).await }
 }
 
 /// The stocks that the items of orders lack.
@@ -198,35 +225,12 @@ pub(super) async fn turned(connection: &mut PgConnection, locked: &Locked) -> Re
     Ok(Turned(locked.zero.iter().copied().filter(|product| !physical.contains(product)).collect()))
 }
 
-/// Makes the stocks that orders lack, and notes them. The caller holds no locks.
-pub(super) async fn make_missing(services: &Services, orders: &mut [&mut Order]) -> Result<(), sqlx::Error> {
+/// Makes the stocks that orders lack, and notes them.
+pub(super) async fn make_missing(by: By<'_>, orders: &mut [&mut Order]) -> Result<(), sqlx::Error> {
     let wanted = missing(orders);
-    if wanted.is_empty() {
-        return Ok(());
+    if !wanted.is_empty() {
+        note(orders, &by.make(&wanted).await?);
     }
-    make(&services.db.main, &wanted).await?;
-    note(orders, &find(&services.db.main, &wanted).await?);
-    Ok(())
-}
-
-/// The same for a caller that holds locks ([`make_under_locks`]); by its own transaction, if that is whole.
-pub(super) async fn make_missing_under_locks(
-    services: &Services,
-    whole: Option<&mut PgConnection>,
-    orders: &mut [&mut Order],
-) -> Result<(), sqlx::Error> {
-    let wanted = missing(orders);
-    if wanted.is_empty() {
-        return Ok(());
-    }
-    let made = if let Some(connection) = whole {
-        insert(connection, &wanted).await?;
-        find(connection, &wanted).await?
-    } else {
-        make_under_locks(&services.db.main, &wanted).await?;
-        find(&services.db.main, &wanted).await?
-    };
-    note(orders, &made);
     Ok(())
 }
 
@@ -253,7 +257,7 @@ fn note(orders: &mut [&mut Order], made: &HashMap<(ProductId, Place), StockId>) 
 }
 
 /// The stocks that products have in their places.
-pub(super) async fn find(
+async fn find(
     executor: impl PgExecutor<'_>,
     wanted: &[Wanted],
 ) -> Result<HashMap<(ProductId, Place), StockId>, sqlx::Error> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use longshore_domain::expedition::allocation;
-use longshore_domain::expedition::command::{self, Command, Done, Instruction};
+use longshore_domain::expedition::command::{self, By, Command, Done, Instruction};
 use longshore_domain::expedition::together::Batcher;
 use longshore_domain::expedition::{invariants, progress};
 use longshore_domain::partner::push::Push;
@@ -100,7 +100,7 @@ impl Place {
                 origin: 0,
             })
             .collect();
-        command::prepare(services, None, &instructions).await.unwrap();
+        command::prepare(By::Another(&services.db.main), &instructions).await.unwrap();
         let mut change = Change::begin(services).await.unwrap();
         let done =
             command::apply(&mut change, &[&context.origin], context.scope(), &instructions).await.unwrap();

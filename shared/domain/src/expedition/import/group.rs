@@ -15,7 +15,7 @@ use crate::expedition::decision::{self, Command};
 use crate::expedition::edit::{self, Edited, Stored};
 use crate::expedition::order::Order;
 use crate::expedition::references::{Draft, Resolved, resolve};
-use crate::expedition::stocks;
+use crate::expedition::stocks::{self, By};
 use crate::expedition::tally;
 use crate::expedition::write::{Transition, write};
 use crate::list::fields::expedition::ExpeditionStatus as Status;
@@ -210,8 +210,9 @@ impl Group<'_> {
         let sent = news.iter_mut().filter(|new| new.send).map(|new| &mut new.resolved.order);
         // those of new orders were made before the chunk locked anything
         let mut lacking: Vec<&mut Order> = sent.chain(&mut again).collect();
-        stocks::make_missing_under_locks(self.services, self.is_whole.then_some(&mut *tx), &mut lacking)
-            .await?;
+        let by =
+            if self.is_whole { By::Itself(&mut *tx) } else { By::AnotherUnderLocks(&self.services.db.main) };
+        stocks::make_missing(by, &mut lacking).await?;
         let sent = news.iter().filter(|new| new.send).map(|new| &new.resolved.order);
         let cancelled = cancels.iter().map(|(_, order)| order);
         let all: Vec<Order> = sent.chain(&again).chain(cancelled).cloned().collect();
