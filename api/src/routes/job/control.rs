@@ -8,7 +8,6 @@ use longshore_domain::job::control::{self, bulk};
 use longshore_domain::job::{preview, withheld};
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, JsonBody, May, Once, OptionalJson, Prefer, permit};
-use longshore_kernel::crypto::sha256;
 use longshore_kernel::ids::JobId;
 use longshore_kernel::services::Services;
 use serde_json::json;
@@ -45,11 +44,10 @@ pub async fn apply_job(
     once: Once,
     prefer: Prefer,
     Id(id): Id<JobId>,
-    OptionalJson(body): OptionalJson,
+    body: OptionalJson,
 ) -> Result<Response, Failure> {
-    let body = body.unwrap_or_else(|| json!({}));
-    let hash = sha256(body.to_string().as_bytes());
-    accepted(&app, &may, &once, prefer, &hash, async |context| {
+    accepted(&app, &may, &once, prefer, &body.hash(), async |context| {
+        let body = body.0.unwrap_or_else(|| json!({}));
         preview::apply(&app.services, context, id, body).await
     })
     .await
