@@ -73,21 +73,21 @@ impl Client {
         if rows.is_dry_run() {
             header["dryRun"] = json!(true);
         }
-        if !rows.is_csv() {
-            for (of, limit) in rows.guards() {
-                header["guard"][of] = json!(limit);
-            }
+        for (of, limit) in rows.guards() {
+            header["guard"][of] = json!(limit);
         }
         let Some(reading) = rows.csv() else {
             header["line"] = json!(0);
             return self.post(path).rows(rows.with_header(header));
         };
         let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let members = header.as_object().into_iter().flatten().map(|(name, value)| (&**name, text(value)));
-        let members = members.map(|(name, text)| (name.to_owned(), text));
+        let members = header.as_object().into_iter().flatten().flat_map(|(name, value)| match value {
+            Value::Object(inner) => {
+                inner.iter().map(|(of, value)| (format!("{name}.{of}"), text(value))).collect()
+            }
+            value => vec![(name.clone(), text(value))],
+        });
         let members = members.chain(reading.iter().map(|(name, text)| ((*name).to_owned(), text.clone())));
-        let members =
-            members.chain(rows.guards().iter().map(|(of, limit)| (format!("guard.{of}"), limit.clone())));
         // only its query is of interest
         let url = reqwest::Url::parse_with_params("http://localhost/", members);
         let query = url.ok().and_then(|url| url.query().map(str::to_owned)).unwrap_or_default();
