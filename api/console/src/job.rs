@@ -218,11 +218,9 @@ fn previewed(asked: &Asked, found: &Inspection) -> Markup {
     if found.previewed.is_empty() {
         return html! {};
     }
-    let shown = found.previewed.get(..ERRORS).unwrap_or(&found.previewed);
-    let next = shown.last().filter(|_| found.previewed.len() > ERRORS).map(|last| last.index.to_string());
     let others: Vec<&str> = OF_PAGE.into_iter().chain([BEYOND]).collect();
-    let next = next.map(|beyond| asked.address(&here, &others, &[(BEYOND, &beyond)]) + "#previewed");
-    let first = asked.get(BEYOND).map(|_| asked.address(&here, &others, &[]) + "#previewed");
+    let address = |beyond: &[(&str, &str)]| asked.address(&here, &others, beyond) + "#previewed";
+    let (shown, pager) = items(asked, &found.previewed, |item| item.index, BEYOND, address);
     html! {
         section aria-labelledby="previewed-title" {
             h2 #previewed-title { @if found.job.withheld > 0 { "What is withheld " } @else { "What it would do " } span.muted { "the first " (number(KEPT)) " items" } }
@@ -242,9 +240,25 @@ fn previewed(asked: &Asked, found: &Inspection) -> Markup {
                     }
                 }
             }
-            (pager_to(Way::Further, shown.len(), first.as_deref(), next.as_deref(), None))
+            (pager)
         }
     }
+}
+
+/// The items of a page, of one more than it has, and the links to the first page and to the next, which begins behind the position that
+/// its parameter `name` says.
+fn items<'f, T>(
+    asked: &Asked,
+    found: &'f [T],
+    index: impl Fn(&T) -> i32,
+    name: &str,
+    address: impl Fn(&[(&str, &str)]) -> String,
+) -> (&'f [T], Markup) {
+    let shown = found.get(..ERRORS).unwrap_or(found);
+    let last = shown.last().filter(|_| found.len() > ERRORS).map(|last| index(last).to_string());
+    let next = last.map(|last| address(&[(name, &last)]));
+    let first = asked.get(name).map(|_| address(&[]));
+    (shown, pager_to(Way::Further, shown.len(), first.as_deref(), next.as_deref(), None))
 }
 
 /// What would change: of one field what it was and what it would be, of several their names, which unfold.
@@ -366,10 +380,8 @@ fn refused(asked: &Asked, found: &Inspection) -> Markup {
     if found.groups.is_empty() {
         return html! {};
     }
-    let shown = found.refused.get(..ERRORS).unwrap_or(&found.refused);
-    let next = shown.last().filter(|_| found.refused.len() > ERRORS).map(|last| last.index.to_string());
-    let next = next.map(|after| asked.address(&here, &OF_PAGE, &[("after", &after)]) + "#refused");
-    let first = asked.get("after").map(|_| asked.address(&here, &OF_PAGE, &[]) + "#refused");
+    let address = |after: &[(&str, &str)]| asked.address(&here, &OF_PAGE, after) + "#refused";
+    let (shown, pager) = items(asked, &found.refused, |item| item.index, "after", address);
     html! {
         section aria-labelledby="refused-title" {
             header.title {
@@ -394,7 +406,7 @@ fn refused(asked: &Asked, found: &Inspection) -> Markup {
                     }
                 }
             }
-            (pager_to(Way::Further, shown.len(), first.as_deref(), next.as_deref(), None))
+            (pager)
         }
     }
 }
