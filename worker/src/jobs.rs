@@ -171,10 +171,8 @@ async fn attempt<J: Body>(
     let mut change = Change::begin(&context.services).await?;
     let held = if claim.is_dry_run {
         let trial = Trial::begin(&mut change, claim).await?;
-        match job.execute(&mut change, claim, owner).await? {
-            Done::Items(outcome) => trial.end(&mut change, claim, outcome).await?,
-            Done::Step(_) => return Err(Unusable::parameters(claim, "its steps cannot be tried").into()),
-        }
+        let outcome = items(&mut change, claim, job, owner).await?;
+        trial.end(&mut change, claim, outcome).await?
     } else {
         let (same, since) = match &claim.compared {
             Some(before) => {
@@ -208,21 +206,28 @@ async fn guarded<J: Body>(
     let Some(divided) = withheld::divide(change, claim).await? else {
         return job.execute(change, claim, owner).await;
     };
-    let mut outcomes = Vec::new();
-    for part in [Some(&divided.rest), divided.harmless.as_ref()] {
-        outcomes.push(match part.filter(|part| part.item_count > 0) {
-            Some(part) => match job.execute(change, part, owner).await? {
-                Done::Items(outcome) => Some(outcome),
-                Done::Step(_) => {
-                    return Err(Unusable::parameters(claim, "its steps cannot be guarded").into());
-                }
-            },
-            None => None,
-        });
-    }
-    let harmless = outcomes.pop().flatten();
-    let rest = outcomes.pop().flatten().unwrap_or_default();
+    let rest = items(change, &divided.rest, job, owner).await?;
+    let harmless = match &divided.harmless {
+        Some(harmless) => items(change, harmless, job, owner).await?,
+        None => Outcome::default(),
+    };
     Ok(Done::Items(divided.keep(change, claim, rest, harmless).await?))
+}
+
+/// Executes the items of a chunk, if there are any.
+async fn items<J: Body>(
+    change: &mut Change<'_>,
+    claim: &Claim,
+    job: &J,
+    owner: J::Owner,
+) -> Result<Outcome, Fate> {
+    if claim.item_count == 0 {
+        return Ok(Outcome::default());
+    }
+    match job.execute(change, claim, owner).await? {
+        Done::Items(outcome) => Ok(outcome),
+        Done::Step(_) => Err(Unusable::parameters(claim, "its steps cannot be tried or guarded").into()),
+    }
 }
 
 #[cfg(test)]

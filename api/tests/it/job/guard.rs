@@ -113,8 +113,8 @@ async fn what_is_withheld_is_listed_and_released_by_people(_: PgPoolOptions, opt
          ), chunks AS (
              UPDATE job_chunk SET state = 'succeeded' WHERE job_id = $1::uuid
          )
-         INSERT INTO job_withheld (job_id, index, key, entity_id, organisation_id, field, would, changes, acceptance, payload)
-         SELECT $1::uuid, 0, 'MUG-1', $2::uuid, organisation_id, 'active', 'update', '{\"active\": [true, false]}', acceptance,
+         INSERT INTO job_withheld (job_id, index, key, entity_id, organisation_id, field, changes, acceptance, payload)
+         SELECT $1::uuid, 0, 'MUG-1', $2::uuid, organisation_id, 'active', '{\"active\": [true, false]}', acceptance,
                 '{\"productSku\": \"MUG-1\", \"active\": false}'
          FROM ended",
     )

@@ -1,8 +1,8 @@
 //! What the items of a dry run were compared with, and whether that is still so when the job is applied
 //! (`docs/reference/jobs.md#dry-run`): a product by its id and version, a stock by its quantity, an order by its id, status and version.
 //!
-//! The records of a chunk that is applied are locked, in the order of their ids, before they are compared: nobody changes them in
-//! between. A record that did not exist cannot be locked; one that is created at that very moment is found by the job itself.
+//! The records of a chunk that is applied are locked, in the order of their ids, before they are compared: they stay as they are until
+//! the chunk ends. A record that did not exist cannot be locked; one that is created at that very moment is found by the job itself.
 
 use sqlx::PgConnection;
 use uuid::Uuid;

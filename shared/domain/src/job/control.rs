@@ -197,8 +197,9 @@ pub async fn take_back_left(db: &PgPool) -> Result<u64, Problem> {
 
 /// Retries what failed: items that were refused, and chunks that failed for good. It is a new acceptance. Items that would
 /// end in the same way are not retried: rows whose key occurs earlier in the job (the earlier one counts), items that
-/// a partner refused (the next send-out finds them), those whose record has changed since the dry run, notices, whose items were accepted, and items beyond the kept errors
-/// ([`KEPT`](super::item_error::KEPT)), which have no payload. Where there is nothing else, it is a conflict.
+/// a partner refused (the next send-out finds them), those whose record has changed since the dry run, notices, whose items were
+/// accepted, and items beyond the kept errors ([`KEPT`](super::item_error::KEPT)), which have no payload. Where there is nothing
+/// else, it is a conflict.
 pub async fn retry(services: &Services, context: &Context, id: JobId) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
     let tx = change.connection();

@@ -57,8 +57,7 @@ pub(super) async fn tell(
              SELECT job.id, version, changed_at AS at, organisation_id AS organisation, eshop_id, job.kind, state, e.was, e.is_sync,
                  jsonb_build_object('total', total, 'done', done,
                      'changed', changed, 'unchanged', unchanged, 'failed', failed, 'withheld', withheld) AS progress,
-                 CASE WHEN state <> 'succeeded' THEN NULL WHEN withheld > 0 THEN 'withheld' WHEN failed = 0 THEN 'complete' WHEN failed < total THEN 'partial'
-                      ELSE 'nothing' END AS outcome
+                 job_outcome(state, total, failed, withheld) AS outcome
              FROM unnest($9::uuid[], $10::text[], $11::bool[]) AS e (id, was, is_sync) JOIN job ON job.id = e.id
          ), changed AS (
              SELECT 1::bigint AS origin, id AS entity, version, at, organisation, ARRAY[eshop_id] AS eshops,

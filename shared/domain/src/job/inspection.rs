@@ -235,7 +235,8 @@ pub struct Inspection {
     pub groups: Vec<Group>,
     /// Refused items that are wanted, by position; one more than [`ERRORS`] says that there are more.
     pub refused: Vec<Refused>,
-    /// What a dry run would do, or what is withheld, by position, without what it would refuse; one more than [`ERRORS`] says that there are more.
+    /// What a dry run would do, or what is withheld, by position, without what it would refuse; one more than [`ERRORS`] says that
+    /// there are more.
     pub previewed: Vec<Previewed>,
     /// What it still has to do, where it keeps it.
     pub payload: Option<Payload>,
@@ -393,11 +394,8 @@ async fn previewed(db: &Database, job: &Job, beyond: Option<i32>) -> Result<Vec<
     }
     let found = sqlx::query_as!(
         Previewed,
-        r#"SELECT index AS "index!", line, key, would AS "would!", changes FROM (
-               SELECT job_id, index, line, key, would, changes FROM job_preview_row WHERE would <> 'refuse'
-               UNION ALL SELECT job_id, index, line, key, would, changes FROM withheld
-           ) AS shown
-           WHERE job_id = $1 AND index > $2 ORDER BY index LIMIT $3"#,
+        r#"SELECT index AS "index!", line, key, would AS "would!", changes FROM job_previewed
+           WHERE job_id = $1 AND would <> 'refuse' AND index > $2 ORDER BY index LIMIT $3"#,
         job.id.get(),
         beyond.unwrap_or(-1),
         i64::try_from(ERRORS + 1).map_err(Problem::internal)?,

@@ -37,7 +37,7 @@ impl JobKind {
         )
     }
 
-    /// Whether its end is told: those of dry runs, and of tests of connections, are answers to a person.
+    /// Whether its end has events: those of dry runs, and of tests of connections, are answers to a person.
     #[must_use]
     pub fn is_told(self) -> bool {
         !self.is_test() && self != Self::Preview

@@ -164,6 +164,20 @@ impl Effect {
         let status = |value: &Value| value.as_str()?.parse().ok();
         self.change("status").map_or((None, None), |(old, new)| (status(old), status(new)))
     }
+
+    /// Adds what came later of the same record.
+    fn add(&mut self, later: Self) {
+        for (field, change) in later.changes {
+            match (self.changes.get_mut(&field).and_then(Value::as_array_mut), change) {
+                (Some(before), Value::Array(mut change)) if before.len() == 2 && change.len() == 2 => {
+                    before[1] = change.remove(1);
+                }
+                (_, change) => {
+                    self.changes.insert(field, change);
+                }
+            }
+        }
+    }
 }
 
 /// What the execution of a chunk has changed, of the records that its kind is about: read from the audit, in its order. All that
@@ -339,22 +353,6 @@ fn put_together(effects: Vec<Effect>) -> Vec<Effect> {
     records
 }
 
-impl Effect {
-    /// Adds what came later of the same record.
-    fn add(&mut self, later: Self) {
-        for (field, change) in later.changes {
-            match (self.changes.get_mut(&field).and_then(Value::as_array_mut), change) {
-                (Some(before), Value::Array(mut change)) if before.len() == 2 && change.len() == 2 => {
-                    before[1] = change.remove(1);
-                }
-                (_, change) => {
-                    self.changes.insert(field, change);
-                }
-            }
-        }
-    }
-}
-
 async fn keep(tx: &mut PgConnection, job: JobId, items: &[Item]) -> Result<(), sqlx::Error> {
     if items.is_empty() {
         return Ok(());
@@ -444,7 +442,7 @@ pub async fn apply(
         return conflict("the dry run ended more than an hour ago: send the request again, with dryRun");
     }
     let mut parameters = found.parameters;
-    // whoever is bound to an e-shop reaches no more by it
+    // a caller that is bound to an e-shop reaches no more by it
     if let (Some(eshop), Value::Object(parameters)) = (scope.eshop(), &mut parameters) {
         parameters.insert("scopeEshop".to_owned(), json!(eshop));
     }

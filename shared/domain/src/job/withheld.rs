@@ -9,6 +9,8 @@
 //! ([`drop_given`], [`drop_commanded`]), and of a product the view `withheld` sees by its acceptance number that it was given. What
 //! two syncs of an e-shop in a row say is true: the second one executes it. A row that is refused says nothing.
 
+mod decision;
+
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
@@ -18,28 +20,20 @@ use serde_json::{Value, json};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+pub(super) use self::decision::{Decision, decide};
+pub use self::decision::{body_to_release, left, note_base, release};
 use super::chunk::{Claim, Duplicate};
 use super::compared;
-use super::control;
-use super::dispatch;
 use super::entry::to_i32;
 use super::execution::{Fate, Outcome};
 use super::guard::{GUARD, Guard, Limit};
 use super::item_error::ItemError;
-use super::kind::{JobKind, JobState};
-use super::payload::{self, ROWS_PER_CHUNK, Rows};
+use super::kind::JobKind;
+use super::payload::{self, Rows};
 use super::row::form::Form;
-use super::row_lines::RowLines;
-use crate::list::fields::preview::Would;
-use longshore_kernel::access::{Permission, Scope};
-use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
-use longshore_kernel::context::Context;
 use longshore_kernel::ids::{EshopId, ExpeditionId, JobId, OrganisationId};
-use longshore_kernel::input::{Reader, Rule, integer, object};
-use longshore_kernel::problem::{CONFLICT, Problem};
-use longshore_kernel::queue::Queue;
-use longshore_kernel::services::Services;
+use longshore_kernel::problem::Problem;
 
 /// Days that what is withheld can be released.
 pub const KEPT_DAYS: i32 = 7;
@@ -64,7 +58,6 @@ struct Asked<'r> {
 struct Danger {
     /// The field that its rows give.
     field: &'static str,
-    would: Would,
     /// Whether a row gives the field, and whether that may destroy.
     asks: fn(&Asked<'_>) -> Option<bool>,
     /// What the field becomes.
@@ -78,21 +71,18 @@ impl Danger {
         Some(match kind {
             JobKind::ProductSync => Self {
                 field: "active",
-                would: Would::Update,
                 asks: |row| row.active.as_ref()?.as_bool().map(|active| !active),
                 becomes: || json!(false),
                 reduced: Some(|row| json!({"productSku": row.product_sku, "active": false})),
             },
             JobKind::StockSync => Self {
                 field: "quantity",
-                would: Would::Update,
                 asks: |row| row.quantity.as_ref()?.as_f64().map(|quantity| quantity <= 0.0),
                 becomes: || json!(0),
                 reduced: None,
             },
             JobKind::ExpeditionSync => Self {
                 field: "status",
-                would: Would::Cancel,
                 // any row of an order says that it is, or that it is not
                 asks: |row| Some(row.cancel.as_ref().and_then(Value::as_bool) == Some(true)),
                 becomes: || json!("canceled"),
@@ -104,10 +94,15 @@ impl Danger {
 }
 
 impl Claim {
-    /// What its guard allows, where it has one; a chunk that was decided has none.
-    fn limit(&self) -> Option<Limit> {
+    /// What the guard of its job allows, where that has one; a dry run has none.
+    fn guard(&self) -> Option<Limit> {
         let guard = Guard::deserialize(self.parameters.get(GUARD)?).ok()?;
-        guard.of(*self.kind.as_ref().ok()?).filter(|_| !self.is_decided && !self.is_dry_run)
+        guard.of(*self.kind.as_ref().ok()?).filter(|_| !self.is_dry_run)
+    }
+
+    /// The same of this chunk: one that was decided has none.
+    fn limit(&self) -> Option<Limit> {
+        self.guard().filter(|_| !self.is_decided)
     }
 }
 
@@ -259,12 +254,12 @@ impl Divided {
         change: &mut Change<'_>,
         claim: &Claim,
         rest: Outcome,
-        harmless: Option<Outcome>,
+        harmless: Outcome,
     ) -> Result<Outcome, Fate> {
         let Outcome { mut count, mut errors } = rest;
         let mut refused: HashSet<i32> =
             errors.iter().filter(|error| !error.notice).map(|error| error.index).collect();
-        for error in harmless.into_iter().flat_map(|harmless| harmless.errors) {
+        for error in harmless.errors {
             let payload = self.whole.get(&error.index).map(|body| body.to_vec()).unwrap_or_default();
             if !error.notice {
                 refused.insert(error.index);
@@ -275,9 +270,9 @@ impl Divided {
         let kept: Vec<&Kept> =
             self.kept.iter().filter(|kept| !refused.contains(&claim.index(kept.position))).collect();
         sqlx::query!(
-            "INSERT INTO job_withheld (job_id, index, line, key, entity_id, organisation_id, field, would, changes, acceptance, payload)
-             SELECT $1, k.index, k.line, k.key, k.entity, $7, $8, $9, k.changes, $11, k.payload
-             FROM unnest($2::int[], $3::bigint[], $4::text[], $5::uuid[], $6::bytea[], $10::jsonb[])
+            "INSERT INTO job_withheld (job_id, index, line, key, entity_id, organisation_id, field, changes, acceptance, payload)
+             SELECT $1, k.index, k.line, k.key, k.entity, $7, $8, k.changes, $10, k.payload
+             FROM unnest($2::int[], $3::bigint[], $4::text[], $5::uuid[], $6::bytea[], $9::jsonb[])
                   AS k (index, line, key, entity, payload, changes)
              ON CONFLICT DO NOTHING",
             claim.job.get(),
@@ -288,7 +283,6 @@ impl Divided {
             &kept.iter().map(|kept| kept.payload.clone()).collect::<Vec<_>>(),
             claim.organisation as Option<OrganisationId>,
             self.danger.field,
-            self.danger.would.as_str(),
             &kept.iter().map(|kept| kept.changes.clone()).collect::<Vec<_>>(),
             claim.acceptance,
         )
@@ -408,270 +402,6 @@ async fn destroyed(
             found.map(|order| (order.id, json!(order.status))).collect()
         }
     })
-}
-
-/// What there is of what a job may destroy, counted once, when it starts.
-///
-/// # Errors
-/// Those of the database.
-pub async fn note_base(services: &Services, claim: &Claim) -> Result<(), Problem> {
-    if !claim.limit().is_some_and(Limit::is_share) || claim.parameters.get("guardBase").is_some() {
-        return Ok(());
-    }
-    let eshop = claim.eshop.unwrap_or_default();
-    let base = match claim.kind {
-        Ok(JobKind::ProductSync) => {
-            sqlx::query_scalar!(
-                r#"SELECT count(*) AS "count!" FROM product_eshop e JOIN product p ON p.id = e.product_id
-                   WHERE e.eshop_id = $1 AND p.active"#,
-                eshop.get()
-            )
-            .fetch_one(&services.db.main)
-            .await?
-        }
-        Ok(JobKind::StockSync) => {
-            sqlx::query_scalar!(
-                r#"SELECT count(*) AS "count!" FROM product_eshop e JOIN product_stock s ON s.product_id = e.product_id
-                   WHERE e.eshop_id = $1 AND s.warehouse_id = $2::text::uuid AND s.wms_id = $3::text::uuid AND s.quantity > 0"#,
-                eshop.get(),
-                claim.parameters.get("warehouse").and_then(Value::as_str),
-                claim.parameters.get("wms").and_then(Value::as_str),
-            )
-            .fetch_one(&services.db.main)
-            .await?
-        }
-        _ => {
-            sqlx::query_scalar!(
-                r#"SELECT count(*) AS "count!" FROM expedition WHERE eshop_id = $1 AND can_be_cancelled(status)"#,
-                eshop.get()
-            )
-            .fetch_one(&services.db.main)
-            .await?
-        }
-    };
-    sqlx::query!(
-        "UPDATE job SET parameters = parameters || jsonb_build_object('guardBase', $2::bigint)
-         WHERE id = $1 AND NOT parameters ? 'guardBase'",
-        claim.job.get(),
-        base,
-    )
-    .execute(&services.db.main)
-    .await?;
-    Ok(())
-}
-
-/// What became of what a job kept aside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Decision {
-    /// There was nothing.
-    Nothing,
-    /// It is executed now: the job goes on.
-    Executed,
-    /// It is withheld.
-    Withheld,
-}
-
-/// Decides what becomes of what a job kept aside, in the transaction that has ended its last chunk and locks it.
-pub(super) async fn decide(
-    change: &mut Change<'_>,
-    claim: &Claim,
-    state: JobState,
-) -> Result<Decision, Problem> {
-    let guard = claim.parameters.get(GUARD).and_then(|guard| Guard::deserialize(guard).ok());
-    let kind = claim.kind.as_ref().ok().copied();
-    let Some(limit) = guard.zip(kind).and_then(|(guard, kind)| guard.of(kind)) else {
-        return Ok(Decision::Nothing);
-    };
-    let tx = change.connection();
-    let (Some(shop), false) = (claim.eshop, claim.is_dry_run) else { return Ok(Decision::Nothing) };
-    let found = sqlx::query!(
-        r#"SELECT total - done AS "aside!", coalesce((parameters ->> 'guardBase')::bigint, 0) AS "base!",
-                  (SELECT count(*) FROM withheld WHERE job_id = $1) AS "kept!",
-                  (SELECT coalesce(sum(j.destructive), 0) FROM job j
-                   WHERE j.eshop_id = $2 AND j.created_at > now() - interval '1 day' AND j.kind = $3
-                     AND j.source IS NOT DISTINCT FROM $4 AND j.id <> $1
-                     AND coalesce(j.finished_at, now()) > now() - interval '1 hour')::bigint AS "of_late!"
-           FROM job WHERE id = $1"#,
-        claim.job.get(),
-        shop.get(),
-        claim.kind_name(),
-        claim.source,
-    )
-    .fetch_one(&mut *tx)
-    .await?;
-    if found.aside == 0 {
-        return Ok(Decision::Nothing);
-    }
-    let kept = i32::try_from(found.kept).map_err(Problem::internal)?;
-    // what was given by others in the meantime is as it should be
-    let overtaken = found.aside - kept;
-    if state == JobState::Succeeded && found.kept <= limit.allows(found.base, found.of_late) {
-        let chunks = execute(tx, claim.job).await?;
-        sqlx::query!(
-            "UPDATE job SET done = done + $2, unchanged = unchanged + $2, destructive = destructive + $3, chunks_open = $4,
-                 state = CASE WHEN $4 = 0 THEN state ELSE 'running' END, finished_at = CASE WHEN $4 = 0 THEN finished_at END,
-                 out_of_line_until = CASE WHEN $4 = 0 THEN out_of_line_until END
-             WHERE id = $1",
-            claim.job.get(),
-            overtaken,
-            kept,
-            chunks,
-        )
-        .execute(&mut *tx)
-        .await?;
-        if chunks > 0 {
-            dispatch::note(change, Queue::Chunk, claim.organisation);
-        }
-        return Ok(if chunks > 0 { Decision::Executed } else { Decision::Nothing });
-    }
-    sqlx::query!(
-        "UPDATE job SET done = done + $2 + $3, unchanged = unchanged + $2, withheld = $3 WHERE id = $1",
-        claim.job.get(),
-        overtaken,
-        kept,
-    )
-    .execute(tx)
-    .await?;
-    Ok(if kept > 0 { Decision::Withheld } else { Decision::Nothing })
-}
-
-/// Makes chunks of what a job kept aside, each of one acceptance; returns how many.
-async fn execute(tx: &mut PgConnection, job: JobId) -> Result<i32, Problem> {
-    let mut number = sqlx::query_scalar!(
-        r#"SELECT coalesce(max(number), -1) AS "number!" FROM job_chunk WHERE job_id = $1"#,
-        job.get()
-    )
-    .fetch_one(&mut *tx)
-    .await?;
-    let mut chunks = 0;
-    loop {
-        let rows = sqlx::query!(
-            "DELETE FROM job_withheld WHERE job_id = $1 AND index = ANY (ARRAY(
-                 SELECT index FROM withheld WHERE job_id = $1 ORDER BY acceptance, index LIMIT $2))
-             RETURNING index, line, payload, acceptance",
-            job.get(),
-            i64::try_from(ROWS_PER_CHUNK).map_err(Problem::internal)?,
-        )
-        .fetch_all(&mut *tx)
-        .await?;
-        let mut of: HashMap<i64, Vec<_>> = HashMap::new();
-        for row in rows {
-            of.entry(row.acceptance).or_default().push(row);
-        }
-        if of.is_empty() {
-            break;
-        }
-        let mut of: Vec<_> = of.into_iter().collect();
-        of.sort_unstable_by_key(|(acceptance, _)| *acceptance);
-        for (acceptance, mut rows) in of {
-            rows.sort_unstable_by_key(|row| row.index);
-            let (mut packed, mut lines) = (Rows::default(), RowLines::default());
-            for (position, row) in rows.iter().enumerate() {
-                packed.push(&row.payload);
-                if let Some(line) = row.line {
-                    lines.push(position, line);
-                }
-            }
-            number += 1;
-            sqlx::query!(
-                "INSERT INTO job_chunk (job_id, number, state, payload, item_count, first_index, indexes, lines, acceptance, is_decided)
-                 VALUES ($1, $2, 'queued', $3, $4, 0, $5, $6, $7, true)",
-                job.get(),
-                number,
-                packed.take(),
-                to_i32(rows.len())?,
-                &rows.iter().map(|row| row.index).collect::<Vec<_>>(),
-                lines.stored(),
-                acceptance,
-            )
-            .execute(&mut *tx)
-            .await?;
-            chunks += 1;
-        }
-    }
-    // what was overtaken
-    sqlx::query!("DELETE FROM job_withheld WHERE job_id = $1", job.get()).execute(tx).await?;
-    Ok(chunks)
-}
-
-/// The body of [`release`].
-pub fn body_to_release() -> impl Rule<Out = Option<i64>> {
-    object(|body| Some(body.required("upTo", integer(0..=i64::from(i32::MAX)))))
-}
-
-/// How many rows a job of the scope withholds, that a release would execute.
-///
-/// # Errors
-/// `not_found`; those of the database.
-pub async fn left(services: &Services, scope: &Scope, id: JobId) -> Result<i64, Problem> {
-    sqlx::query_scalar!(
-        r#"SELECT (SELECT count(*) FROM withheld WHERE job_id = job.id) AS "left!" FROM job
-           WHERE id = $1 AND in_scope($2, organisation_id, organisations) AND in_eshop($3, eshop_id)"#,
-        id.get(),
-        scope.organisations() as Option<&[OrganisationId]>,
-        scope.eshop() as Option<EshopId>,
-    )
-    .fetch_optional(&services.db.main)
-    .await?
-    .ok_or_else(|| Problem::not_found("job"))
-}
-
-/// Executes what a job has withheld, with the acceptance that it came with (`POST /api/job/{id}/release`).
-///
-/// # Errors
-/// `not_found`; `forbidden`; `conflict` where nothing is withheld; `count_differs` where more is withheld than the caller expects.
-pub async fn release(
-    services: &Services,
-    context: &Context,
-    id: JobId,
-    body: Value,
-) -> Result<Answer, Problem> {
-    context.caller.must(Permission::ReleaseWithheld)?;
-    let up_to = Reader::read(body, body_to_release())?.unwrap_or_default();
-    let mut change = Change::begin(services).await?;
-    let scope: &Scope = context.scope();
-    let tx = change.connection();
-    let job = sqlx::query!(
-        r#"SELECT withheld, state AS "state: JobState", organisation_id AS "organisation: OrganisationId" FROM job
-           WHERE id = $1 AND in_scope($2, organisation_id, organisations) AND in_eshop($3, eshop_id) FOR UPDATE"#,
-        id.get(),
-        scope.organisations() as Option<&[OrganisationId]>,
-        scope.eshop() as Option<EshopId>,
-    )
-    .fetch_optional(&mut *tx)
-    .await?
-    .ok_or_else(|| Problem::not_found("job"))?;
-    let left =
-        sqlx::query_scalar!(r#"SELECT count(*) AS "count!" FROM withheld WHERE job_id = $1"#, id.get())
-            .fetch_one(&mut *tx)
-            .await?;
-    let nothing = || Problem::new(&CONFLICT, "the job withholds nothing, or no longer");
-    if left == 0 || !job.state.is_ended() {
-        return Err(nothing());
-    }
-    if left > up_to {
-        return Err(Problem::more_withheld(left, up_to));
-    }
-    let kept = i32::try_from(left).map_err(Problem::internal)?;
-    let chunks = execute(tx, id).await?;
-    if chunks == 0 {
-        // a sync that has just ended has dropped it all
-        return Err(nothing());
-    }
-    sqlx::query!(
-        "UPDATE job SET state = 'queued', done = done - $2, unchanged = unchanged + withheld - $2, withheld = 0,
-             chunks_open = $3, finished_at = NULL, error = NULL, changed_at = now(), out_of_line_until = NULL
-         WHERE id = $1",
-        id.get(),
-        kept,
-        chunks,
-    )
-    .execute(&mut *tx)
-    .await?;
-    control::record_control(tx, &context.origin, "job.release", &[id], &[job.state], JobState::Queued)
-        .await?;
-    dispatch::note(&mut change, Queue::Chunk, job.organisation);
-    change.answer(context.claim, Answer::accepted_job(id)).await
 }
 
 /// Removes up to `limit` rows that can no longer be released; returns how many.

@@ -169,13 +169,9 @@ const FIELDS: &[Field] = &[
     Field::text("state", "{t}.state").among(&JobState::WORDS),
     Field::one("organisation", "{t}.organisation_id", &ORGANISATION).or_null(),
     Field::one("eshop", "{t}.eshop_id", &ESHOP).or_null(),
-    Field::text(
-        "outcome",
-        "(CASE WHEN {t}.state <> 'succeeded' THEN NULL WHEN {t}.withheld > 0 THEN 'withheld' WHEN {t}.failed = 0 THEN 'complete' \
-          WHEN {t}.failed < {t}.total THEN 'partial' ELSE 'nothing' END)",
-    )
-    .among(&JobOutcome::WORDS)
-    .or_null(),
+    Field::text("outcome", "job_outcome({t}.state, {t}.total, {t}.failed, {t}.withheld)")
+        .among(&JobOutcome::WORDS)
+        .or_null(),
     Field::object("progress", PROGRESS),
     // of what sends deliveries again, and of nothing else
     Field::object("result", RESULT).or_null().shown_as(

@@ -1,4 +1,4 @@
-//! What a dry run would do to an item (`docs/reference/jobs.md#dry-run`).
+//! What a dry run, or the release of what a guard withholds, would do to an item (`docs/reference/jobs.md#dry-run`).
 
 use crate::list::resource::{Field, LookUp, Resource, Tenancy};
 use longshore_kernel::words;
@@ -6,12 +6,7 @@ use longshore_kernel::words;
 /// Items of dry runs. They are asked of one job, by those who may see the job.
 pub static PREVIEW: Resource = Resource {
     name: "previewed item",
-    tables: &[
-        "(SELECT job_id, index, id, exists, line, key, would, changes, code, message FROM job_preview_row)",
-        // what a guard withholds is what a release would do
-        "(SELECT job_id, index, entity_id AS id, true AS exists, line, key, would, changes, NULL::text AS code, NULL::text AS message
-          FROM withheld)",
-    ],
+    tables: &["job_previewed"],
     order: "index",
     version: "0::bigint",
     tenancy: Tenancy {
