@@ -24,13 +24,14 @@ use futures::future::BoxFuture;
 use longshore_domain::account::admin::bulk::{ActivateAdmins, DeactivateAdmins, DeleteAdmins};
 use longshore_domain::job::chunk::Claim;
 use longshore_domain::job::compared;
-use longshore_domain::job::execution::{self, Fate, Outcome};
+use longshore_domain::job::execution;
 use longshore_domain::job::kind::{
     ActivateProducts, CancelExpeditions, DeactivateProducts, Job, JobKind, ProcessExpeditions,
     RollBackExpeditions, SendExpeditions, SendStocks, SyncExpeditions, SyncProducts, SyncStocks, TakeNews,
     TestIntegration, TestWms, Unusable,
 };
-use longshore_domain::job::preview::Trial;
+use longshore_domain::job::outcome::{Fate, Outcome};
+use longshore_domain::job::preview::trial::Trial;
 use longshore_domain::job::walking::{self, Step};
 use longshore_domain::job::{width, withheld};
 use longshore_domain::webhook::delivery::recovery::Recover;
@@ -167,7 +168,7 @@ async fn attempt<J: Body>(
     job: &J,
     owner: J::Owner,
 ) -> Result<Hold, Fate> {
-    withheld::note_base(&context.services, claim).await?;
+    withheld::decision::note_base(&context.services, claim).await?;
     let mut change = Change::begin(&context.services).await?;
     let held = if claim.is_dry_run {
         let trial = Trial::begin(&mut change, claim).await?;

@@ -1,10 +1,9 @@
 //! Jobs and queues.
 
-use longshore_domain::job::control::bulk;
+use longshore_domain::job::control::{bulk, release};
 use longshore_domain::job::item_error as item_errors;
-use longshore_domain::job::preview;
+use longshore_domain::job::preview::application;
 use longshore_domain::job::waiting::REASONS;
-use longshore_domain::job::withheld;
 use longshore_domain::list::fields::audit::CHANGE as CHANGES;
 use longshore_domain::list::fields::job::JOB as JOBS;
 use longshore_domain::list::fields::preview::PREVIEW as PREVIEWED;
@@ -57,14 +56,14 @@ pub(super) fn operations() -> Vec<Operation> {
             operation(control::apply_job, "Applies a dry run"),
             "Once, within an hour: a new job of the kind that it tried. An item whose record has changed since is refused: `changed_since`.",
         )
-        .schema("Application", body_of(&preview::body_to_apply()).explain(&[("force", "Does not compare.")]))
+        .schema("Application", body_of(&application::body()).explain(&[("force", "Does not compare.")]))
         .form(JSON, named("Application"), Some(json!({})))
         .refuses(&[409]),
         answers_job(
             operation(control::release_job, "Releases what the guard of a sync has withheld"),
             "409 `count_differs` if that is more than `upTo`, 409 if it is nothing.",
         )
-        .body("Release", body_of(&withheld::body_to_release()), json!({"upTo": 9120}))
+        .body("Release", body_of(&release::body()), json!({"upTo": 9120}))
         .refuses(&[409]),
         operation(item_error::list_item_errors, "Lists the item errors of a job")
             .says(

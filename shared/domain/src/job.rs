@@ -53,6 +53,7 @@ pub mod kind;
 pub(crate) mod line;
 pub mod mark;
 pub mod name;
+pub mod outcome;
 pub mod payload;
 pub mod preview;
 pub mod receiving;

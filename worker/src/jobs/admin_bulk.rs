@@ -5,7 +5,7 @@ use longshore_domain::account::admin::bulk::{
     self, ActivateAdmins, DeactivateAdmins, DeleteAdmins, Refusal, Wish,
 };
 use longshore_domain::job::chunk::{Claim, Count};
-use longshore_domain::job::execution::{Fate, Outcome};
+use longshore_domain::job::outcome::{Fate, Outcome};
 use longshore_domain::job::payload;
 use longshore_kernel::change::Change;
 

@@ -4,11 +4,11 @@
 use longshore_domain::expedition::bulk;
 use longshore_domain::expedition::command::Command;
 use longshore_domain::job::chunk::{Claim, Count};
-use longshore_domain::job::execution::{Fate, Outcome};
 use longshore_domain::job::item_error::ItemError;
 use longshore_domain::job::kind::{
     CancelExpeditions, ProcessExpeditions, RollBackExpeditions, SendExpeditions, Within,
 };
+use longshore_domain::job::outcome::{Fate, Outcome};
 use longshore_domain::job::payload;
 use longshore_kernel::change::Change;
 

@@ -2,9 +2,9 @@
 
 use longshore_domain::expedition::import::{self, Import, Row, read_row};
 use longshore_domain::job::chunk::Claim;
-use longshore_domain::job::execution::Fate;
 use longshore_domain::job::inspection;
 use longshore_domain::job::kind::{Shop, SyncExpeditions};
+use longshore_domain::job::outcome::Fate;
 use longshore_domain::job::row::ReadRows;
 use longshore_kernel::change::Change;
 

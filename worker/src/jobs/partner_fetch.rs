@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use longshore_domain::job::chunk::{Claim, Count};
-use longshore_domain::job::execution::{self, Fate};
+use longshore_domain::job::execution;
 use longshore_domain::job::fetching;
 use longshore_domain::job::kind::Shop;
+use longshore_domain::job::outcome::Fate;
 use longshore_domain::partner::push::Push;
 use longshore_kernel::change::Change;
 use longshore_kernel::hold::Hold;

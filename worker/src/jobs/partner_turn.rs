@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use longshore_domain::job::chunk::Claim;
 use longshore_domain::job::dispatch;
-use longshore_domain::job::execution::Fate;
 use longshore_domain::job::kind::Shop;
 use longshore_domain::job::name::parse_chunk_name;
+use longshore_domain::job::outcome::Fate;
 use longshore_domain::partner::setting::{self, Setting};
 use longshore_kernel::ids::EshopId;
 use longshore_kernel::problem::{CORRUPTED_DATA, Problem};

@@ -2,9 +2,9 @@
 
 use longshore_domain::catalog::product::switch::{self, Switch};
 use longshore_domain::job::chunk::{Claim, Count};
-use longshore_domain::job::execution::{Fate, Outcome};
 use longshore_domain::job::item_error::ItemError;
 use longshore_domain::job::kind::{ActivateProducts, DeactivateProducts, Within};
+use longshore_domain::job::outcome::{Fate, Outcome};
 use longshore_domain::job::payload;
 use longshore_kernel::change::Change;
 

@@ -3,9 +3,9 @@
 use longshore_domain::catalog::product::rules::read_sync_row;
 use longshore_domain::catalog::product::sync::{self, Sync};
 use longshore_domain::job::chunk::Claim;
-use longshore_domain::job::execution::Fate;
 use longshore_domain::job::kind::{Shop, SyncProducts};
 use longshore_domain::job::mark::Beside;
+use longshore_domain::job::outcome::Fate;
 use longshore_domain::job::row::ReadRows;
 use longshore_domain::partner::push::Push;
 use longshore_kernel::change::Change;

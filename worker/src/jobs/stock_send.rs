@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use longshore_domain::job::chunk::{Claim, Count};
-use longshore_domain::job::execution::{self, Fate};
+use longshore_domain::job::execution;
 use longshore_domain::job::kind::{SendStocks, Shop, Unusable};
+use longshore_domain::job::outcome::Fate;
 use longshore_domain::partner::send_out::items::{self, Comparison};
 use longshore_domain::partner::send_out::{self, After, Extent, StockToSend, changes, listing, withdrawn};
 use longshore_domain::partner::setting::Setting;

@@ -1,9 +1,9 @@
 //! `stock.sync`: sets the quantities that a partner sends (`docs/reference/syncs.md#stocks`).
 
 use longshore_domain::job::chunk::Claim;
-use longshore_domain::job::execution::Fate;
 use longshore_domain::job::kind::{Shop, SyncStocks};
 use longshore_domain::job::mark::Beside;
+use longshore_domain::job::outcome::Fate;
 use longshore_domain::job::row::ReadRows;
 use longshore_domain::partner::push::Push;
 use longshore_domain::warehouse::stock::sync::{self, Place, StockRow};

@@ -2,7 +2,7 @@
 //! (`docs/reference/deliveries.md#redelivery`).
 
 use longshore_domain::job::chunk::Claim;
-use longshore_domain::job::execution::Fate;
+use longshore_domain::job::outcome::Fate;
 use longshore_domain::webhook::delivery::recovery::{self, Recover};
 use longshore_domain::webhook::delivery::redelivery::{self, Redeliver};
 use longshore_domain::webhook::delivery::replay::{self, Replay};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use http::{HeaderMap, StatusCode};
-use longshore_domain::job::execution::Fate;
+use longshore_domain::job::outcome::Fate;
 
 use crate::outbound::{CallError, retry_after};
 

@@ -1,9 +1,9 @@
 //! Cancelling a job, and retrying its failed items.
 
 use axum::response::Response;
-use longshore_domain::job::control;
+use longshore_domain::job::control::{self, release};
 use longshore_domain::job::inspection::{self, Job};
-use longshore_domain::job::{preview, withheld};
+use longshore_domain::job::preview::application;
 use longshore_http::extract::{Failure, Id, permit};
 use longshore_kernel::ids::JobId;
 use longshore_kernel::problem::Problem;
@@ -71,7 +71,7 @@ pub(crate) async fn ask_apply(
 
 /// `POST /console/job/{id}/apply`.
 pub(crate) async fn apply(Id(id): Id<JobId>, act: Act<permit::WriteJobs>) -> Result<Response, Failure> {
-    let answer = preview::apply(act.visit.services(), &act.visit.may, id, json!({})).await?;
+    let answer = application::apply(act.visit.services(), &act.visit.may, id, json!({})).await?;
     Ok(done(&super::page(&answer)?, Done::Applied, None))
 }
 
@@ -80,7 +80,7 @@ pub(crate) async fn ask_release(
     Id(id): Id<JobId>,
     visit: Visit<permit::ReleaseWithheld>,
 ) -> Result<Response, Failure> {
-    let left = withheld::left(visit.services(), visit.scope(), id).await?;
+    let left = release::left(visit.services(), visit.scope(), id).await?;
     let page = format!("/console/job/{id}");
     let question = Question {
         title: "Release what is withheld?",
@@ -103,7 +103,7 @@ pub(crate) async fn release(
 ) -> Result<Response, Failure> {
     let up_to: Option<i64> = act.form.among("upTo", |text| text.parse().ok())?;
     let body = json!({"upTo": up_to.unwrap_or_default()});
-    withheld::release(act.visit.services(), &act.visit.may, id, body).await?;
+    release::release(act.visit.services(), &act.visit.may, id, body).await?;
     Ok(done(&format!("/console/job/{id}"), Done::Released, None))
 }
 

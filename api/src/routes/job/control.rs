@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use longshore_domain::job::control::{self, bulk};
-use longshore_domain::job::{preview, withheld};
+use longshore_domain::job::control::{self, bulk, release};
+use longshore_domain::job::preview::application;
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, JsonBody, May, Once, OptionalJson, Prefer, permit};
 use longshore_kernel::ids::JobId;
@@ -48,7 +48,7 @@ pub async fn apply_job(
 ) -> Result<Response, Failure> {
     accepted(&app, &may, &once, prefer, &body.hash(), async |context| {
         let body = body.0.unwrap_or_else(|| json!({}));
-        preview::apply(&app.services, context, id, body).await
+        application::apply(&app.services, context, id, body).await
     })
     .await
 }
@@ -63,7 +63,7 @@ pub async fn release_job(
     body: JsonBody,
 ) -> Result<Response, Failure> {
     accepted(&app, &may, &once, prefer, &body.hash, async |context| {
-        withheld::release(&app.services, context, id, body.value).await
+        release::release(&app.services, context, id, body.value).await
     })
     .await
 }

@@ -4,11 +4,12 @@ use http::Method;
 use longshore_domain::expedition::bulk;
 use longshore_domain::expedition::command::Command;
 use longshore_domain::job::chunk::{self, Claim, Claimed, Count};
-use longshore_domain::job::execution::{self, Outcome};
+use longshore_domain::job::execution;
 use longshore_domain::job::item_error::ItemError;
 use longshore_domain::job::kind::{
     CancelExpeditions, Job, ProcessExpeditions, RollBackExpeditions, SendExpeditions, Within,
 };
+use longshore_domain::job::outcome::Outcome;
 use longshore_domain::job::payload;
 use longshore_kernel::change::Change;
 use longshore_kernel::hold::Hold;

@@ -15,7 +15,6 @@ use sqlx::{PgExecutor, PgPool};
 use uuid::Uuid;
 
 pub use self::held::{Count, Held, end, fail, pause, postpone, progressed, put_off, renew, still_alive};
-use super::compared::Compared;
 use super::kind::JobKind;
 use super::line;
 use super::name::{CALLING, queue_of};
@@ -27,6 +26,9 @@ use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::Queue;
 use longshore_kernel::word::UnknownWord;
 use longshore_kernel::words;
+
+/// What each item was [compared](super::compared) with; null: there was no such record.
+pub type Compared = Vec<Option<String>>;
 
 /// How long a claim holds without being renewed, in seconds: others take over within this and a scan of the dispatcher.
 pub const LEASE_SECONDS: f64 = 3.0;

@@ -7,19 +7,15 @@
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::chunk::{Claim, Duplicate};
-use super::execution::Fate;
-use super::failing;
+use super::chunk::{Claim, Compared, Duplicate};
 use super::item_error::ItemError;
 use super::kind::{JobKind, SyncStocks};
+use super::outcome::Fate;
 use super::payload;
 use super::row;
 use super::row_lines::RowLines;
 use longshore_kernel::change::Change;
 use longshore_kernel::ids::{EshopId, OrganisationId};
-
-/// What each item was compared with; null: there was no such record.
-pub type Compared = Vec<Option<String>>;
 
 /// Why an item is refused whose record has changed since.
 const CHANGED_SINCE: (&str, &str) = (
@@ -95,7 +91,7 @@ pub async fn divide(
         return Ok((claim.clone(), Vec::new()));
     }
     let since: Vec<usize> = since.into_iter().map(|(position, _)| position).collect();
-    let errors = failing::items(claim, CHANGED_SINCE)?.into_iter().enumerate();
+    let errors = row::all_refused(claim, CHANGED_SINCE)?.into_iter().enumerate();
     let errors = errors.filter(|(position, _)| since.binary_search(position).is_ok()).map(|(_, error)| error);
     Ok((without(claim, &since)?, errors.collect()))
 }

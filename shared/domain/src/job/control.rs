@@ -1,6 +1,7 @@
-//! Actions on a job: cancelling it, and retrying its failed items; and both on several ([`bulk`]).
+//! Actions on a job: cancelling it, and retrying its failed items; both on several ([`bulk`]); and releasing what it has withheld ([`release`]).
 
 pub mod bulk;
+pub mod release;
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
-
 use super::chunk::{self, Claim, Count};
 use super::dispatch;
 use super::ending::{self, Ending};
@@ -11,89 +9,12 @@ use super::item_error::{self, ItemError};
 use super::kind::JobState;
 use super::line;
 use super::preview::APPLICABLE_HOURS;
-use super::withheld::{self, Decision};
-use longshore_kernel::cause::causes;
+use super::withheld::decision::{Decision, decide};
 use longshore_kernel::change::{Change, EndedJob};
 use longshore_kernel::hold::Hold;
 use longshore_kernel::ids::OrganisationId;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::Queue;
-use longshore_kernel::sqlstate::{is_contention, is_of_a_record, is_unreachable};
-
-/// What executing a chunk came to.
-#[derive(Debug, Default)]
-pub struct Outcome {
-    /// Its items, counted.
-    pub count: Count,
-    /// Its refused items.
-    pub errors: Vec<ItemError>,
-}
-
-/// Why executing a chunk came to nothing, and so what becomes of it.
-#[derive(Debug)]
-pub enum Fate {
-    /// It lost a race for locks: run it again at once.
-    Again(String),
-    /// One of its items, or several, ended in an error of their own: which ones is found by halving it.
-    OfItems(String),
-    /// It failed for a reason that may pass: an attempt is spent, the next one waits longer.
-    Retry(String),
-    /// The same, after the wait that the failing party requested.
-    RetryAfter(String, Duration),
-    /// It cannot succeed before a moment that is known: no attempt is spent, and the job says why it waits.
-    Pause {
-        /// For an operator.
-        reason: String,
-        /// That moment.
-        until: DateTime<Utc>,
-    },
-    /// It could not be tried, because Postgres is away or short of something: no attempt is spent, and the waits grow.
-    Away(String),
-    /// It is not tried now (its turn has not come, the process stops): no attempt is spent.
-    Snooze(Duration),
-    /// It fails for good.
-    Discard(String),
-}
-
-impl From<sqlx::Error> for Fate {
-    fn from(error: sqlx::Error) -> Self {
-        if is_contention(&error) {
-            Self::Again(error.to_string())
-        } else if is_unreachable(&error) {
-            Self::Away(error.to_string())
-        } else if is_of_a_record(&error) {
-            Self::OfItems(error.to_string())
-        } else {
-            Self::Retry(error.to_string())
-        }
-    }
-}
-
-impl From<Problem> for Fate {
-    fn from(problem: Problem) -> Self {
-        if problem.is_contention() {
-            Self::Again(problem.to_string())
-        } else if problem.is_unavailable() && !problem.is_cancelled() {
-            Self::Away(causes(&problem).to_string())
-        } else if problem.is_of_a_record() {
-            Self::OfItems(causes(&problem).to_string())
-        } else {
-            Self::Retry(problem.to_string())
-        }
-    }
-}
-
-impl From<super::payload::Unreadable> for Fate {
-    fn from(error: super::payload::Unreadable) -> Self {
-        Self::Discard(error.to_string())
-    }
-}
-
-impl From<super::kind::Unusable> for Fate {
-    fn from(error: super::kind::Unusable) -> Self {
-        Self::Discard(error.to_string())
-    }
-}
 
 /// Ends a chunk in the transaction of its changes: refused items, progress, and what is due next. When the claim is
 /// lost, the caller drops the transaction, and nothing has changed.
@@ -146,8 +67,7 @@ pub(super) async fn advance(
     let Some(job) = job else { return Ok(Hold::Lost) };
     // its row is locked: concurrent counts wait
     item_error::keep(change.connection(), claim.job, errors, job.item_errors).await?;
-    let decision =
-        if job.ended { withheld::decide(change, claim, job.state).await? } else { Decision::Nothing };
+    let decision = if job.ended { decide(change, claim, job.state).await? } else { Decision::Nothing };
     if decision == Decision::Executed {
         return Ok(Hold::Kept);
     }

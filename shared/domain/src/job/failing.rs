@@ -10,13 +10,12 @@
 use std::time::Duration;
 
 use sqlx::PgConnection;
-use uuid::Uuid;
 
 use super::chunk::{self, Claim, Count, Duplicate};
 use super::dispatch;
 use super::execution;
 use super::item_error::{CHUNK_FAILED, INTERNAL, ItemError};
-use super::payload::{self, Unreadable};
+use super::payload;
 use super::row;
 use longshore_kernel::change::Change;
 use longshore_kernel::hold::Hold;
@@ -42,7 +41,7 @@ pub async fn find(services: &Services, claim: &Claim, reason: &str, wait: Durati
         return chunk::postpone(&services.db.main, claim.held(), wait, Some(reason)).await;
     }
     tracing::error!(reason, "an item ends in an internal error, and is refused");
-    match items(claim, INTERNAL).map_err(Problem::internal)?.pop() {
+    match row::all_refused(claim, INTERNAL).map_err(Problem::internal)?.pop() {
         Some(error) => refuse(services, claim, error).await,
         None => give_up(services, claim, reason).await,
     }
@@ -80,7 +79,7 @@ pub async fn give_up(services: &Services, claim: &Claim, error: &str) -> Result<
 /// know them, and those of an unknown kind, or that cannot be read, are counted only.
 fn listed(claim: &Claim) -> Vec<ItemError> {
     let mut items = match claim.kind {
-        Ok(_) if !claim.calls_partner => items(claim, CHUNK_FAILED).unwrap_or_default(),
+        Ok(_) if !claim.calls_partner => row::all_refused(claim, CHUNK_FAILED).unwrap_or_default(),
         _ => Vec::new(),
     };
     if i32::try_from(items.len()) != Ok(claim.item_count) {
@@ -90,28 +89,6 @@ fn listed(claim: &Claim) -> Vec<ItemError> {
         item.payload = Vec::new();
     }
     items
-}
-
-/// All items of a chunk, refused for one reason.
-pub(super) fn items(
-    claim: &Claim,
-    (code, message): (&'static str, &str),
-) -> Result<Vec<ItemError>, Unreadable> {
-    if claim.has_rows() {
-        return row::all_refused(claim, code, message);
-    }
-    let ids: Vec<Uuid> = payload::unpack_ids(&claim.payload)?;
-    let items = ids.into_iter().enumerate().map(|(position, id)| ItemError {
-        index: claim.index(position),
-        line: claim.lines.of(position),
-        key: Some(id.to_string()),
-        code,
-        message: message.to_owned(),
-        field: None,
-        payload: id.as_bytes().to_vec(),
-        notice: false,
-    });
-    Ok(items.collect())
 }
 
 /// Makes two chunks of one; of a suspect, both are suspects. Of a job in order, they are executed before all that follow.

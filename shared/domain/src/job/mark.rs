@@ -17,7 +17,7 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::chunk::Claim;
-use super::execution::Fate;
+use super::outcome::Fate;
 use longshore_kernel::ids::OrganisationId;
 use longshore_kernel::problem::Problem;
 

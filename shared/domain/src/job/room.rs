@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::kind::Stored;
 use super::name::share_of;
-use super::preview;
+use super::preview::{BEHIND, UNFINISHED};
 use longshore_kernel::ids::OrganisationId;
 use longshore_kernel::problem::{Problem, SHARE_USED};
 use longshore_kernel::services::Services;
@@ -24,7 +24,7 @@ const CLOSE: u32 = 512;
 /// The name of the count among the looks that rest ([`rest`](longshore_kernel::rest)).
 const COUNT: &str = "unfinished jobs";
 /// When it is worth asking again.
-pub(super) const RETRY_AFTER: Duration = Duration::from_secs(10);
+const RETRY_AFTER: Duration = Duration::from_secs(10);
 
 /// Makes sure that one more job of this kind, of the organisation or of none, is not over the limit.
 pub(super) async fn make_for(
@@ -34,9 +34,33 @@ pub(super) async fn make_for(
     stored: &Stored,
 ) -> Result<(), Problem> {
     if stored.is_dry_run {
-        preview::make_room(tx, share_of(organisation)).await?;
+        make_for_dry_run(tx, share_of(organisation)).await?;
     }
     make(tx, services, organisation).await
+}
+
+/// Refuses one more dry run of a share that has as many as it may. Acceptances of them follow each other.
+async fn make_for_dry_run(tx: &mut PgConnection, share: Uuid) -> Result<(), Problem> {
+    sqlx::query!(
+        "SELECT pg_advisory_xact_lock(hashtextextended('dry runs ' || $1::text, 0))",
+        share.to_string()
+    )
+    .execute(&mut *tx)
+    .await?;
+    let unfinished = sqlx::query_scalar!(
+        r#"SELECT count(*) AS "count!" FROM job
+           WHERE sequence IS NULL AND state IN ('queued', 'running', 'retrying') AND share = $1 AND acceptance >= $2"#,
+        share,
+        BEHIND,
+    )
+    .fetch_one(tx)
+    .await?;
+    if unfinished >= UNFINISHED {
+        let detail =
+            format!("the organisation already has {UNFINISHED} unfinished dry runs, which is the maximum");
+        return Err(Problem::new(&SHARE_USED, detail).retry_after(RETRY_AFTER));
+    }
+    Ok(())
 }
 
 /// Makes sure that one more job of the organisation, or of none, is not over the limit.

@@ -9,13 +9,14 @@ use std::collections::{HashMap, HashSet};
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use uuid::Uuid;
 
 use self::csv::IGNORED;
 use self::form::{Form, Notice, Remarks};
 use super::chunk::{Claim, Count};
-use super::execution::Outcome;
 use super::item_error::ItemError;
 use super::kind::JobKind;
+use super::outcome::Outcome;
 use super::payload::{self, HEAVIEST_ROW, Unreadable};
 use longshore_kernel::json::{self, REPEATED_KEY, Unread};
 use longshore_kernel::problem::Violation;
@@ -204,12 +205,25 @@ impl Seen {
     }
 }
 
-/// All rows of a chunk, refused for one reason.
+/// All items of a chunk, rows or ids, refused for one reason.
 pub(super) fn all_refused(
     claim: &Claim,
-    code: &'static str,
-    message: &str,
+    (code, message): (&'static str, &str),
 ) -> Result<Vec<ItemError>, Unreadable> {
+    if !claim.has_rows() {
+        let ids: Vec<Uuid> = payload::unpack_ids(&claim.payload)?;
+        let items = ids.into_iter().enumerate().map(|(position, id)| ItemError {
+            index: claim.index(position),
+            line: claim.lines.of(position),
+            key: Some(id.to_string()),
+            code,
+            message: message.to_owned(),
+            field: None,
+            payload: id.as_bytes().to_vec(),
+            notice: false,
+        });
+        return Ok(items.collect());
+    }
     let (form, (key_member, _)) = (Form::of(claim), key_of(claim));
     let rows = payload::unpack_rows(&claim.payload)?.into_iter().map(|entry| form.read(entry));
     let refused = rows.enumerate().map(|(position, (remarks, body))| {

@@ -9,7 +9,7 @@
 //! ([`drop_given`], [`drop_commanded`]), and of a product the view `withheld` sees by its acceptance number that it was given. What
 //! two syncs of an e-shop in a row say is true: the second one executes it. A row that is refused says nothing.
 
-mod decision;
+pub mod decision;
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -20,15 +20,13 @@ use serde_json::{Value, json};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-pub(super) use self::decision::{Decision, decide};
-pub use self::decision::{body_to_release, left, note_base, release};
 use super::chunk::{Claim, Duplicate};
 use super::compared;
 use super::entry::to_i32;
-use super::execution::{Fate, Outcome};
 use super::guard::{GUARD, Guard, Limit};
 use super::item_error::ItemError;
 use super::kind::JobKind;
+use super::outcome::{Fate, Outcome};
 use super::payload::{self, Rows};
 use super::row::form::Form;
 use longshore_kernel::change::Change;

@@ -2,7 +2,7 @@
 
 use longshore_domain::catalog::product::switch;
 use longshore_domain::expedition::command::Command;
-use longshore_domain::job::control;
+use longshore_domain::job::control::{self, release};
 use longshore_domain::job::kind::{ActivateProducts, JobKind};
 use longshore_domain::job::withheld;
 use longshore_domain::partner::push::Push::{Expeditions, Products, Stocks};
@@ -37,7 +37,7 @@ async fn withheld_of(world: &World, job: JobId) -> i64 {
 }
 
 async fn release(world: &World, job: JobId, up_to: i64) -> Result<(), String> {
-    let released = withheld::release(&world.services, &world.context, job, json!({"upTo": up_to})).await;
+    let released = release::release(&world.services, &world.context, job, json!({"upTo": up_to})).await;
     released.map(|_| ()).map_err(|problem| problem.to_string())
 }
 

@@ -10,8 +10,9 @@ use longshore_domain::job::kind::{
     ActivateProducts, CancelExpeditions, DeactivateProducts, Job, ProcessExpeditions, RollBackExpeditions,
     SendExpeditions, Within,
 };
+use longshore_domain::job::preview::{self, application};
 use longshore_domain::job::refused::RefusedRows;
-use longshore_domain::job::{control, dispatch, preview, retention};
+use longshore_domain::job::{control, dispatch, retention};
 use longshore_domain::partner::push::Push::{Expeditions, Products, Stocks};
 use longshore_domain::webhook::delivery;
 use longshore_kernel::ids::{ExpeditionId, JobId, ProductId};
@@ -45,7 +46,7 @@ async fn dump(world: &World) -> BTreeMap<String, String> {
 }
 
 async fn apply(world: &World, id: JobId, body: Value) -> Result<JobId, String> {
-    let applied = preview::apply(&world.services, &world.context, id, body).await;
+    let applied = application::apply(&world.services, &world.context, id, body).await;
     applied.map(|answer| answer.job.unwrap()).map_err(|problem| problem.to_string())
 }
 

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Deliveries;
 use crate::job::chunk::Claim;
-use crate::job::execution::Fate;
+use crate::job::outcome::Fate;
 use crate::job::walking::Step;
 use crate::webhook::lane::end_wait;
 use crate::webhook::subscription::stored;
