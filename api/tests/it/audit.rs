@@ -209,8 +209,8 @@ async fn every_writing_operation_leaves_a_record_that_shows_no_secret(
              UPDATE job SET state = 'succeeded', chunks_open = 0, done = 1, withheld = 1, finished_at = now() WHERE id = $1::uuid
              RETURNING acceptance, organisation_id
          )
-         INSERT INTO job_withheld (job_id, index, entity_id, organisation_id, field, would, changes, acceptance, payload)
-         SELECT $1::uuid, 0, $2::uuid, organisation_id, 'active', 'update', '{}', 1000000, '{}' FROM ended",
+         INSERT INTO job_withheld (job_id, index, entity_id, organisation_id, field, changes, acceptance, payload)
+         SELECT $1::uuid, 0, $2::uuid, organisation_id, 'active', '{}', 1000000, '{}' FROM ended",
     )
     .bind(&withholding)
     .bind(&mug)

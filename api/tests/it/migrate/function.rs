@@ -11,8 +11,15 @@ use sqlx::{Connection as _, PgConnection};
 use super::{PATIENCE, empty};
 
 /// The functions that the numbered migrations need themselves.
-const NUMBERED: [&str; 6] =
-    ["uuid_v7", "uuid_v7_at", "uuid_v7_floor", "uuid_v7_moment", "version_floor", "handover_floor"];
+const NUMBERED: [&str; 7] = [
+    "uuid_v7",
+    "uuid_v7_at",
+    "uuid_v7_floor",
+    "uuid_v7_moment",
+    "version_floor",
+    "handover_floor",
+    "can_be_cancelled",
+];
 
 /// The same functions with other texts.
 fn edited() -> Vec<Function> {
