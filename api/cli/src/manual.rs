@@ -134,7 +134,8 @@ mod tests {
             let alone = ["wms check", "completions", "man", "login", "logout"].contains(&command.as_str());
             assert!(alone || has(&options, &OF_SERVICE), "{command}");
             let is_list = command.ends_with(" list")
-                || ["audit", "job changes", "job errors", "wms lost"].contains(&command.as_str());
+                || ["audit", "job changes", "job errors", "job preview", "wms lost"]
+                    .contains(&command.as_str());
             let is_whole = ["queue list", "attention list"].contains(&command.as_str());
             assert_eq!(has(&options, &OF_LISTS), is_list && !is_whole, "{command}");
         }

@@ -80,6 +80,9 @@ pub(super) struct Import {
     /// Whether new orders are sent, where their rows do not say it. Without it, they are unless the e-shop edits them first.
     #[arg(long)]
     send: Option<bool>,
+    /// Withhold what would cancel more orders than that: a number, or a percentage of those that can be cancelled such as 20%.
+    #[arg(long, value_name = "LIMIT")]
+    max_cancelled: Option<String>,
     #[command(flatten)]
     remote: Remote,
 }
@@ -111,9 +114,10 @@ impl OrderCommand {
                 let id = order.id(&client).await?;
                 tell(&remote::json(&client.cancel_order(id, reason.as_deref()).answer().await?)?, remote.json)
             }
-            Self::Import(Import { file, eshop, send, remote }) => {
+            Self::Import(Import { file, eshop, send, max_cancelled, remote }) => {
                 let eshop = eshop.id(&remote.client()?).await?;
-                file.send(&remote, |client, rows| client.import_orders(eshop, send, rows)).await
+                let guard = ("maxCancelled", max_cancelled);
+                file.send(&remote, guard, |client, rows| client.import_orders(eshop, send, rows)).await
             }
         }
     }

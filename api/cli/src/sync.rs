@@ -40,15 +40,6 @@ pub(super) struct RowFile {
     /// Only find out what the rows would do; `longshore job apply` then does it.
     #[arg(long)]
     dry_run: bool,
-    /// Withhold what would switch off more products than that: a number, or a percentage of the active ones such as 20%.
-    #[arg(long, value_name = "LIMIT")]
-    max_deactivated: Option<String>,
-    /// The same of orders that are cancelled.
-    #[arg(long, value_name = "LIMIT")]
-    max_cancelled: Option<String>,
-    /// The same of stocks that are set from above 0 to 0.
-    #[arg(long, value_name = "LIMIT")]
-    max_zeroed: Option<String>,
     /// End as soon as the job is accepted, and print its id.
     #[arg(long)]
     detach: bool,
@@ -64,6 +55,9 @@ pub(super) struct Products {
     /// Inventory of the partner, if it has several.
     #[arg(long)]
     inventory: Option<String>,
+    /// Withhold what would switch off more products than that: a number, or a percentage of the active ones such as 20%.
+    #[arg(long, value_name = "LIMIT")]
+    max_deactivated: Option<String>,
     #[command(flatten)]
     remote: Remote,
 }
@@ -78,6 +72,9 @@ pub(super) struct Stocks {
     /// Id or name of their warehouse, or the partner's id of it.
     #[arg(long)]
     warehouse: String,
+    /// Withhold what would set more stocks from above 0 to 0 than that: a number, or a percentage of those above 0 such as 20%.
+    #[arg(long, value_name = "LIMIT")]
+    max_zeroed: Option<String>,
     #[command(flatten)]
     remote: Remote,
 }
@@ -86,11 +83,12 @@ impl SyncCommand {
     pub(super) async fn run(self) -> anyhow::Result<Exit> {
         match self {
             Self::Products(products) => products.run().await,
-            Self::Stocks(Stocks { file, eshop, warehouse, remote }) => {
+            Self::Stocks(Stocks { file, eshop, warehouse, max_zeroed, remote }) => {
                 let client = remote.client()?;
                 let eshop = eshop.id(&client).await?;
                 let warehouse = named_warehouse(&client, warehouse).await?;
-                file.send(&remote, |client, rows| client.sync_stocks(eshop, &warehouse, rows)).await
+                let guard = ("maxZeroed", max_zeroed);
+                file.send(&remote, guard, |client, rows| client.sync_stocks(eshop, &warehouse, rows)).await
             }
         }
     }
@@ -122,18 +120,20 @@ impl Products {
     async fn run(self) -> anyhow::Result<Exit> {
         let eshop = self.eshop.id(&self.remote.client()?).await?;
         let inventory = self.inventory.as_deref();
-        self.file.send(&self.remote, |client, rows| client.sync_products(eshop, inventory, rows)).await
+        let guard = ("maxDeactivated", self.max_deactivated);
+        self.file.send(&self.remote, guard, |client, rows| client.sync_products(eshop, inventory, rows)).await
     }
 }
 
 impl RowFile {
-    /// Sends its rows by a call, and follows their job to the end.
+    /// Sends its rows by a call, with the limit of its guard, and follows their job to the end.
     pub(super) async fn send(
         self,
         remote: &Remote,
+        (guard, limit): (&'static str, Option<String>),
         call: impl FnOnce(&Client, Rows) -> Call<Job>,
     ) -> anyhow::Result<Exit> {
-        let Self { file, charset, map, dry_run, max_deactivated, max_cancelled, max_zeroed, detach } = self;
+        let Self { file, charset, map, dry_run, detach } = self;
         let mut rows = if file.as_os_str() == "-" {
             Rows::from_reader(io::stdin())
         } else {
@@ -153,12 +153,8 @@ impl RowFile {
         if dry_run {
             rows = rows.dry_run();
         }
-        let guard =
-            [("maxDeactivated", max_deactivated), ("maxCancelled", max_cancelled), ("maxZeroed", max_zeroed)];
-        for (of, limit) in guard {
-            if let Some(limit) = limit {
-                rows = rows.guard(of, limit);
-            }
+        if let Some(limit) = limit {
+            rows = rows.guard(guard, limit);
         }
         let client = remote.client()?;
         // drawn only on a terminal
