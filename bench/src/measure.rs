@@ -22,7 +22,7 @@ mod meter;
 pub(crate) mod orders;
 mod page;
 mod preview;
-pub(crate) mod process;
+pub mod process;
 mod read;
 mod stock;
 mod sync;

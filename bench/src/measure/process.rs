@@ -54,14 +54,20 @@ fn stat(pid: u32) -> anyhow::Result<String> {
 }
 
 /// Resets the peak memory of a process.
-pub(crate) fn forget_peak(pid: u32) -> anyhow::Result<()> {
+///
+/// # Errors
+/// When there is no such process.
+pub fn forget_peak(pid: u32) -> anyhow::Result<()> {
     let file = format!("/proc/{pid}/clear_refs");
     // 5: "reset the peak resident set size" (man 5 proc)
     std::fs::write(&file, "5").with_context(|| file.clone())
 }
 
 /// The peak resident memory of a process, in MiB.
-pub(crate) fn peak(pid: u32) -> anyhow::Result<f64> {
+///
+/// # Errors
+/// When there is no such process.
+pub fn peak(pid: u32) -> anyhow::Result<f64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("there is no VmHWM")?;
     let kibibytes: u32 = line.trim().trim_end_matches("kB").trim().parse()?;

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails where it must not go on")]
 
 mod command;
+mod csv;
 mod fetch;
 mod proof;
 mod trace;

@@ -279,6 +279,7 @@ impl Records {
                 (Within::Quoted, _) => self.take(|b| b == b'"')?,
                 (Within::Closing, b'"') => {
                     self.within = Within::Quoted;
+                    self.room_for(1)?;
                     self.record.text.push('"');
                     self.skip(byte);
                 }
@@ -350,9 +351,7 @@ impl Records {
         let (at, rest) = (self.at(), self.arrived.get(self.read..).unwrap_or_default());
         let end = rest.bytes().position(is_end).unwrap_or(rest.len());
         let taken = rest.get(..end).unwrap_or_default();
-        if self.record.text.len() + taken.len() + self.record.ends.len() > self.most {
-            return Err(self.too_long());
-        }
+        self.room_for(taken.len())?;
         self.record.text.push_str(taken);
         if self.within == Within::Quoted {
             for (byte, before) in taken.bytes().zip(at..) {
@@ -363,6 +362,12 @@ impl Records {
         }
         self.read += end;
         Ok(())
+    }
+
+    /// Refuses so many more bytes of a record that would be too long.
+    fn room_for(&self, bytes: usize) -> Result<(), Malformed> {
+        let is_room = self.record.text.len() + bytes + self.record.ends.len() <= self.most;
+        is_room.then_some(()).ok_or_else(|| self.too_long())
     }
 
     fn too_long(&self) -> Malformed {
@@ -496,6 +501,8 @@ mod tests {
         assert_eq!(refused(&format!("a\nb\n{long}")), Malformed::TooLong { line: 3, most: MOST });
         assert_eq!(refused(&long), Malformed::TooLong { line: 1, most: MOST });
         assert_eq!(refused(&format!("a\n\"{long}")), Malformed::OpenFor { line: 2, byte: 1, most: MOST });
+        let quotes = "\"\"".repeat(MOST + 1);
+        assert_eq!(refused(&format!("a\n\"{quotes}")), Malformed::OpenFor { line: 2, byte: 1, most: MOST });
         let most = vec!["1"; MOST_CELLS / 4].join(",,,,");
         assert_eq!(refused(&format!("a,b\n{most}")), Malformed::TooLong { line: 2, most: MOST });
         let mut records = Records::new(Some(b','), usize::MAX);
