@@ -403,12 +403,14 @@ async fn an_empty_text_is_null_in_a_create_an_update_and_a_row() {
     let mut body = world.order_with("empty", &Value::Object(emptied()));
     // null stands for that of the order
     body["codCurrency"] = json!("");
+    body["carrierOptions"] = json!({"recipientIdentificationNumber": ""});
     body["items"][0]["lot"] = json!("");
     body["items"][0]["productValueCurrency"] = json!("");
     let mut row = body.clone();
     row.as_object_mut().unwrap().remove("eshop");
     assert_eq!(read_row(row).unwrap().violations(), []);
     let created = world.made(body).await;
+    assert_eq!(created["carrierOptions"], json!({"recipientIdentificationNumber": null}));
     assert_eq!(
         (&created["items"][0]["lot"], &created["differentDeliveryAddress"]),
         (&Value::Null, &json!(false))

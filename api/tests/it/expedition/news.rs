@@ -1,6 +1,7 @@
 //! `POST /api/partner-integration/wms/sync/news` (`docs/reference/orders.md#news`). The test does the jobs, like a worker.
 
 use crate::product::MIGRATIONS;
+use chrono::Utc;
 use http::Method;
 use longshore_domain::expedition::news::{self, Reporter, read_row};
 use longshore_domain::job::chunk::{self, Claimed};
@@ -15,6 +16,7 @@ use longshore_kernel::ids::{JobId, OrganisationId};
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use uuid::Uuid;
 
 use super::World;
 use crate::support::Reply;
@@ -96,6 +98,20 @@ async fn a_few_reports_are_done_within_the_request_and_say_what_was_refused(
     let location = format!("/api/job/{}", job["id"].as_str().unwrap());
     world.api.get(&token, &location).await.expect(403);
     world.api.get(&world.api.user, &location).await.expect(200);
+}
+
+#[test]
+fn an_empty_text_of_a_report_is_null() {
+    let parcel = json!({"extPackageNumber": "P-1", "extCarrierTrackingNumber": "", "trackingUrl": ""});
+    let item = json!({"productSku": "mug", "product": "", "expedited": 1, "lot": ""});
+    let report = json!({
+        "id": "1", "expedition": Uuid::nil(), "eshop": "", "orderNumber": "", "number": "", "at": "",
+        "status": "waiting_for_the_carrier", "cancel": "", "wmsInternalId": "", "items": [item], "parcels": [parcel],
+    });
+    let read = format!("{:?}", read_row(report, Utc::now()).unwrap());
+    for field in ["carrier_tracking_number", "tracking_url", "internal_id", "lot", "number", "at", "cancel"] {
+        assert!(read.contains(&format!("{field}: None")), "{field}: {read}");
+    }
 }
 
 #[tokio::test]

@@ -70,6 +70,7 @@ pub(super) fn merged(parcels: &[Parcel]) -> Vec<Parcel> {
 }
 
 pub(super) fn parcel(parcel: &mut Object<'_>) -> Option<Parcel> {
+    parcel.empty_is_null();
     parcel.take_others(|name| matches!(name, "createdAt" | "changedAt"));
     let number = parcel.required("extPackageNumber", text(1..=255));
     let package_tracking_number = parcel.nullable("extPackageTrackingNumber", text(0..=255)).value();

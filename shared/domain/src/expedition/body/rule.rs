@@ -112,6 +112,7 @@ pub(super) fn variable_symbol() -> impl Rule<Out = String> + Clone {
 /// `{recipientIdentificationNumber}`; some clients send it as an array of one, which the document does not show.
 pub(super) fn carrier_options() -> impl Rule<Out = Value> + Clone {
     let options = object(|options| {
+        options.empty_is_null();
         let number = options.nullable("recipientIdentificationNumber", text(0..=255)).value();
         Some(json!({ "recipientIdentificationNumber": number }))
     });

@@ -148,6 +148,7 @@ pub fn read_row(row: Value, now: DateTime<Utc>) -> Result<Row, Vec<Violation>> {
 }
 
 fn members(object: &mut Object<'_>) -> Option<Row> {
+    object.empty_is_null();
     let id = object.required("id", text(1..=ID_LENGTH));
     let about = about(object);
     let number = object.nullable("number", int32(0..=i32::MAX)).value();
@@ -209,6 +210,7 @@ fn about(object: &mut Object<'_>) -> Option<About> {
 }
 
 fn item(item: &mut Object<'_>) -> Option<Sent> {
+    item.empty_is_null();
     let by_id = item.nullable("id", id()).value().map(|id| Of::Item(id.into()));
     let by_product = item.nullable("product", id()).value().map(|id| Of::Product(id.into()));
     let by_sku = item.nullable("productSku", text(1..=255)).value().map(Of::Sku);
