@@ -215,7 +215,7 @@ async fn an_unsuitable_database_is_reported_with_the_remedy(_: PgPoolOptions, op
     let world = World::new(&options).await;
     let says = async |check: &str, verdict, found: &str| world.examine(&[]).await.says(check, verdict, found);
     let report = world.examine(&[("--database-connections", "1000")]).await;
-    report.says("postgres.connections", Verdict::Fail, "up to 1016");
+    report.says("postgres.connections", Verdict::Fail, "up to 1017");
 
     let report = world.examine(&[("--database-role", "nobody_by_that_name")]).await;
     report.says("postgres.role", Verdict::Fail, "there is no role");

@@ -67,6 +67,19 @@ pub struct Database {
 /// Connections of [`Database::leases`]: a renewal takes less than a millisecond, so a thousand lanes need one of them.
 pub const LEASE_CONNECTIONS: u32 = 4;
 
+/// Connections for checks of Postgres.
+const PROBE_CONNECTIONS: u32 = 1;
+
+/// Connections that a process opens at most.
+#[must_use]
+pub fn most_connections(settings: &DatabaseSettings) -> u32 {
+    settings.database_connections
+        + settings.database_list_connections
+        + settings.database_stream_connections
+        + LEASE_CONNECTIONS
+        + PROBE_CONNECTIONS
+}
+
 /// What a process does with its connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
@@ -161,7 +174,9 @@ impl Database {
             lists: Pool::new(lists, "connections for lists", 1),
             streams: Pool::new(streams, "connections for unlimited lists", 1),
             leases: pool(LEASE_CONNECTIONS).connect_lazy_with(renewing),
-            probe: pool(1).idle_timeout(None).connect_lazy_with(base.options([("statement_timeout", "2s")])),
+            probe: pool(PROBE_CONNECTIONS)
+                .idle_timeout(None)
+                .connect_lazy_with(base.options([("statement_timeout", "2s")])),
             pulse: memory,
         }
     }

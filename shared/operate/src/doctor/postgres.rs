@@ -11,7 +11,7 @@ use super::{Finding, PATIENCE, Verdict, reason};
 use longshore_kernel::clock::Clock;
 use longshore_kernel::config::DatabaseSettings;
 use longshore_kernel::database::Database;
-use longshore_kernel::database::LEASE_CONNECTIONS;
+use longshore_kernel::database::most_connections;
 use longshore_kernel::horizon::{self, Horizon};
 use longshore_kernel::migration::{self, APPLIED, FUNCTIONS, MIGRATIONS};
 use longshore_kernel::set_back;
@@ -164,11 +164,7 @@ fn version(version: &str, number: i32) -> Finding {
 
 /// Whether the server has room for the connections of one api and one worker.
 fn room(settings: &DatabaseSettings, room: i32) -> Finding {
-    let ours = settings.database_connections
-        + settings.database_list_connections
-        + settings.database_stream_connections
-        + LEASE_CONNECTIONS;
-    let ours = i32::try_from(ours).unwrap_or(i32::MAX);
+    let ours = i32::try_from(most_connections(settings)).unwrap_or(i32::MAX);
     let found = format!("{room} available; each process opens up to {ours}");
     let raised =
         format!("ALTER SYSTEM SET max_connections = {}", ours.saturating_mul(2).saturating_add(SPARE));
