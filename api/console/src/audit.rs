@@ -60,12 +60,9 @@ pub(super) async fn show(visit: Visit<permit::ReadAudit>) -> Result<Response, Fa
 }
 
 async fn wanted(visit: &Visit<permit::ReadAudit>) -> Result<Filter, Problem> {
-    let (asked, db, scope) = (&visit.asked, visit.db(), visit.scope());
+    let asked = &visit.asked;
     let organisation = visit.named(asked, Kind::Organisation, "organisation").await?;
-    let entity = match asked.text("entity")? {
-        Some(text) => Some(named::thing(db, visit.may.caller.role, scope, "entity", &text).await?),
-        None => None,
-    };
+    let entity = visit.thing(asked, "entity").await?;
     let by = visit.named(asked, Kind::Actor, "by").await?;
     Ok(Filter {
         whose: if is_all(asked) { Whose::All } else { Whose::People },

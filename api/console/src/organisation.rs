@@ -1,4 +1,4 @@
-//! An organisation: its e-shops, those with something wrong first, and what happened in it.
+//! An organisation: its e-shops, those whose partner or webhook fails first, and what happened in it.
 
 use axum::response::{IntoResponse as _, Response};
 use chrono::{DateTime, Utc};
@@ -72,7 +72,7 @@ fn standing(
         }
         dl.facts {
             div { dt { "E-shops" } dd { (up_to(i64::try_from(eshops.len().min(ESHOPS)).unwrap_or(i64::MAX), i64::try_from(ESHOPS).unwrap_or(i64::MAX))) } }
-            div { dt { "E-shops with something wrong" } dd { (unwell) } }
+            div { dt { "E-shops whose partner or webhook fails" } dd { (unwell) } }
             @if visit.can(Permission::ReadJobs) { div { dt { "Jobs open" } dd { (up_to(found.open_jobs, COUNTED)) } } }
             @if webhooks { div { dt { "Webhooks" } dd { (number(eshops.iter().map(|eshop| eshop.webhooks).sum::<i64>())) } } }
         }
@@ -94,7 +94,7 @@ fn is_unwell(eshop: &Eshop, webhooks: bool) -> bool {
 fn table(eshops: &[Eshop], webhooks: bool, now: DateTime<Utc>) -> Markup {
     html! {
         section aria-labelledby="eshops-title" {
-            h2 #eshops-title { "E-shops " span.muted { "those with something wrong first" } }
+            h2 #eshops-title { "E-shops " span.muted { "those whose partner or webhook fails first" } }
             @if eshops.is_empty() {
                 (empty("No e-shops.", "E-shops are created with the API."))
             } @else {

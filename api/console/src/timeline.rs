@@ -145,10 +145,9 @@ fn line(entry: &Entry, own: Uuid, now: DateTime<Utc>) -> Markup {
 }
 
 fn of_record(record: &Record, own: Uuid) -> Markup {
-    let change = |field: &str| {
-        let [from, to] = [0, 1].map(|place| record.changes[field][place].as_str());
-        Some((from?, to?))
-    };
+    // what is created has none before
+    let status = record.changes["status"][1].as_str();
+    let status = status.map(|to| (record.changes["status"][0].as_str().unwrap_or("new"), to));
     let only = only_change(&record.changes);
     html! {
         @match &record.order {
@@ -161,7 +160,7 @@ fn of_record(record: &Record, own: Uuid) -> Markup {
         @if let Some(name) = record.name.as_deref().filter(|_| record.entity != own) {
             " of " a href=(address::of_record(&record.entity_type, record.entity)) { (name) }
         }
-        @if let Some((from, to)) = change("status") { ": " (plain(from)) " → " (plain(to)) }
+        @if let Some((from, to)) = status { ": " (plain(from)) " → " (plain(to)) }
         @else if let Some((field, [from, to])) = &only { ": " (field) " " (from) " → " (to) }
         " by " (record.actor) " " span.muted { (record.actor_type) }
         @if let Some(reason) = record.changes["reason"][1].as_str() { ". Reason: " (reason) }

@@ -131,6 +131,20 @@ impl<P> Visit<P> {
         }
     }
 
+    /// The record that a field of a form names in any way in which the search finds things, if something is typed there.
+    ///
+    /// # Errors
+    /// The field, where it names none or several.
+    pub(super) async fn thing(&self, asked: &Asked, field: &str) -> Result<Option<Uuid>, Problem> {
+        match asked.text(field)? {
+            Some(text) => {
+                let found = named::thing(self.db(), self.may.caller.role, self.scope(), field, &text);
+                Ok(Some(found.await?))
+            }
+            None => Ok(None),
+        }
+    }
+
     /// The services of the process.
     pub(super) fn services(&self) -> &Services {
         &self.app.services

@@ -38,7 +38,7 @@ pub(super) async fn show(
     visit: Visit<permit::ReadWebhooks>,
 ) -> Result<Response, Failure> {
     let webhook = visit.webhook(id).await?;
-    let (wanted, refused) = Refused::of(delivery::wanted(&visit.asked))?;
+    let (wanted, refused) = Refused::of(delivery::wanted(&visit, &visit.asked).await)?;
     let db = visit.db();
     let (past, ([standing, calls, waiting], counts), ended) = tokio::try_join!(
         operate::course::of_webhook(db, id, course::span(&visit.asked)?),

@@ -216,7 +216,7 @@ fn lane(wms: &Wms, now: DateTime<Utc>) -> Markup {
         } @else if wms.pending + wms.called == 0 {
             (badge(Tone::Quiet, "at rest"))
         } @else if wms.set_back {
-            (badge(Tone::Bad, "set_back")) " until longshore-api restored has run"
+            (badge(Tone::Bad, "set back")) " until longshore-api restored has run"
         } @else if is_held {
             (badge(Tone::Warn, "held")) " until the next call may be made"
         } @else {

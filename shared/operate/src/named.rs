@@ -142,7 +142,7 @@ async fn matching(
                SELECT u.id, u.first_name || ' ' || u.last_name, u.email FROM business_user u
                WHERE $3 = 'account or token' AND $2::uuid IS NULL AND in_scope($1, u.organisation_id)
                UNION ALL
-               SELECT t.id, t.name, t.role FROM access_token t
+               SELECT t.id, t.name, t.role || CASE WHEN t.revoked_at IS NULL THEN '' ELSE ', revoked' END FROM access_token t
                WHERE $3 = 'account or token' AND t.admin_id IS NULL AND t.business_user_id IS NULL
                  AND in_scope($1, t.organisation_id) AND in_eshop($2, t.eshop_id)
            ) AS n

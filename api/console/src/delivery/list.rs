@@ -16,6 +16,7 @@ use crate::form::{Asked, OF_PAGE, Refused};
 use crate::piece::{
     self, checked, empty, moment_or_none, options, pager, rows, size, state, status, tabs, unreadable, up_to,
 };
+use crate::visit::Visit;
 
 /// The states of ended deliveries.
 const STATES: [DeliveryState; 3] =
@@ -25,11 +26,11 @@ const STATES: [DeliveryState; 3] =
 const CRITERIA: [&str; 6] = ["state", "event", "entity", "since", "until", "after"];
 
 /// The search for ended deliveries.
-pub(crate) fn wanted(asked: &Asked) -> Result<Filter, Problem> {
+pub(crate) async fn wanted<P>(visit: &Visit<P>, asked: &Asked) -> Result<Filter, Problem> {
     Ok(Filter {
         state: asked.among("state", |word| word.parse().ok().filter(|state| STATES.contains(state)))?,
         event: asked.text("event")?,
-        entity: asked.id("entity")?,
+        entity: visit.thing(asked, "entity").await?,
         since: asked.moment("since")?,
         until: asked.moment("until")?,
         after: asked.id("after")?,
@@ -97,7 +98,7 @@ pub(crate) fn ended(
             form.search method="get" action=(here) role="search" {
                 (options(asked, refused, "state", "State", words))
                 (checked(asked, refused, "event", "Event", "search"))
-                (checked(asked, refused, "entity", "Entity (id)", "text"))
+                (checked(asked, refused, "entity", "Entity (SKU, order number or id)", "text"))
                 (checked(asked, refused, "since", "Since (UTC)", "datetime-local"))
                 (checked(asked, refused, "until", "Before (UTC)", "datetime-local"))
                 (rows(asked, refused))

@@ -120,7 +120,7 @@ const CRITERIA: [&str; 5] = ["state", "event", "entity", "since", "until"];
 /// `GET /console/webhook/{id}/redeliver-all?…`, with the criteria of the search.
 pub(crate) async fn ask_matching(Id(webhook): Id<WebhookId>, visit: Asking) -> Result<Response, Failure> {
     let found = visit.webhook(webhook).await?;
-    let wanted = wanted(&visit.asked)?;
+    let wanted = wanted(&visit, &visit.asked).await?;
     let count = search::count_matching(visit.db(), webhook, &wanted).await?;
     let page = format!("/console/webhook/{webhook}");
     if count == 0 {
@@ -150,7 +150,7 @@ pub(crate) async fn ask_matching(Id(webhook): Id<WebhookId>, visit: Asking) -> R
 /// `POST /console/webhook/{id}/redeliver-all`.
 pub(crate) async fn redeliver_matching(Id(webhook): Id<WebhookId>, act: Acting) -> Result<Response, Failure> {
     act.visit.webhook(webhook).await?;
-    let wanted = wanted(&act.form)?;
+    let wanted = wanted(&act.visit, &act.form).await?;
     let answer = search::redeliver_matching(act.visit.services(), &act.visit.may, webhook, &wanted).await?;
     Ok(done(&job::page(&answer)?, Done::Redelivering, None))
 }

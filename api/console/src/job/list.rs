@@ -103,7 +103,7 @@ pub(super) async fn wanted<P>(visit: &Visit<P>, asked: &Asked) -> Result<Filter,
         eshop,
         kind: asked.among("kind", |word| word.parse().ok())?,
         state: asked.among("state", |word| word.parse().ok())?,
-        entity: asked.id("entity")?,
+        entity: visit.thing(asked, "entity").await?,
         error: asked.text("error")?,
         since: period::or_since(asked, visit.now())?,
         until: asked.moment("until")?,
@@ -139,7 +139,7 @@ fn form(asked: &Asked, refused: &Refused) -> Markup {
                 div {
                     (checked(asked, refused, "organisation", "Organisation (name or id)", "text"))
                     (checked(asked, refused, "eshop", "E-shop (name or id)", "text"))
-                    (checked(asked, refused, "entity", "Changed entity (id)", "text"))
+                    (checked(asked, refused, "entity", "Changed record (SKU, order number or id)", "text"))
                     (checked(asked, refused, "since", "Since (UTC)", "datetime-local"))
                     (checked(asked, refused, "until", "Before (UTC)", "datetime-local"))
                     (options(asked, refused, "sort", "Order", ORDERS))

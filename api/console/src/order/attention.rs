@@ -164,7 +164,7 @@ fn short(found: &Attention) -> Markup {
                 td.name { (stock.warehouse) ", " (stock.wms) }
                 td.number data-label="In stock" { (number(stock.quantity)) }
                 td.number data-label="Held" { span.refused { (number(stock.held)) } }
-                td { a href={"/console/order/" (stock.order)} { "order" } }
+                td { a href={"/console/order/" (stock.order)} { (stock.order_number) } }
             }
         }
     };

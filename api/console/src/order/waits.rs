@@ -70,7 +70,7 @@ fn lacks(found: &Inspection, may: bool, now: DateTime<Utc>) -> Markup {
                                 @for advice in &lack.advices {
                                     div {
                                         (number(advice.open)) " expected on " (advice.expected_at.format("%Y-%m-%d")) " "
-                                        span.muted { "(" (time(advice.expected_at, now)) ", advice " (advice.internal_id) ", " (advice.status) ")" }
+                                        span.muted { "(" (time(advice.expected_at, now)) ", advice " (advice.internal_id) ", " (plain(&advice.status)) ")" }
                                     }
                                 }
                             }

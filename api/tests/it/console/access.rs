@@ -167,7 +167,7 @@ async fn who_may_not_read_webhooks_sees_no_figures_of_them(_: PgPoolOptions, opt
             "data-label=\"Webhooks\"",
             "data-label=\"Failing\"",
             "data-label=\"Disabled\"",
-            "<dt>E-shops with something wrong</dt><dd>1</dd>",
+            "<dt>E-shops whose partner or webhook fails</dt><dd>1</dd>",
         ] {
             assert_eq!(page.contains(figure), sees, "{figure}: {page}");
         }

@@ -173,6 +173,8 @@ pub struct Short {
     pub held: i64,
     /// One of them.
     pub order: ExpeditionId,
+    /// Its number.
+    pub order_number: String,
     /// When the stock was changed.
     pub changed_at: DateTime<Utc>,
 }
@@ -429,11 +431,12 @@ async fn short(db: &Database, scope: &Scope, looked_at: i64, most: i64) -> Resul
                ORDER BY t.held - k.quantity DESC, k.id LIMIT $4
            )
            SELECT k.id, p.product_sku AS sku, w.name AS warehouse, m.name AS wms, k.quantity, k.held AS "held!",
-                  k.first AS "order!: ExpeditionId", k.changed_at
+                  k.first AS "order!: ExpeditionId", d.order_number, k.changed_at
            FROM short k
            JOIN product p ON p.id = k.product_id
            JOIN warehouse w ON w.id = k.warehouse_id
            JOIN wms m ON m.id = k.wms_id
+           JOIN expedition_detail d ON d.id = ANY (ARRAY[k.first])
            ORDER BY k.held - k.quantity DESC, k.id"#,
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
