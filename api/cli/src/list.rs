@@ -131,7 +131,7 @@ fn write(answer: &Value, columns: &[(&str, &str)], ids: bool) -> io::Result<()> 
 
 /// Whether the values at a path are ids, which nobody reads.
 fn is_id(path: &str) -> bool {
-    matches!(path.rsplit('.').next(), Some("id")) || path == "job"
+    matches!(path.rsplit('.').next(), Some("id" | "job" | "expedition"))
 }
 
 /// Writes the rows of a list, and says where there are others.

@@ -125,10 +125,14 @@ impl WmsCommand {
 impl Lost {
     async fn run(self) -> anyhow::Result<Exit> {
         let wms = Named::id_of(self.wms.as_ref(), &self.part.client()?).await?;
-        let query = ListQuery::new().equal("wms", wms).sort("createdAt", Order::Descending);
+        let mut query = ListQuery::new().equal("wms", wms).sort("createdAt", Order::Descending);
+        // a table has the name of the wms; JSON and CSV are the record
+        if !self.part.is_as_sent() {
+            query = query.nested();
+        }
         let columns = [
             ("id", "id"),
-            ("wms", "wms"),
+            ("wms", "wms.name"),
             ("order", "expedition"),
             ("number", "number"),
             ("first", "createdAt"),
