@@ -5,6 +5,7 @@
 mod bare;
 mod bench;
 mod chaos;
+mod count;
 mod explain;
 mod with;
 
@@ -25,6 +26,8 @@ enum Command {
     Chaos(chaos::Chaos),
     /// Measures the service.
     Bench(bench::Bench),
+    /// Counts the instructions that Postgres executes for a change.
+    Count(count::Count),
     /// Compares the figures of two measurements.
     Compare(bench::Compare),
     /// Shows how Postgres plans the usual lists and the hot statements on a million products.
@@ -46,6 +49,7 @@ impl Cli {
             match self.command {
                 Command::Chaos(chaos) => chaos.run().await,
                 Command::Bench(bench) => bench.run().await,
+                Command::Count(count) => count.run().await,
                 Command::Compare(compare) => compare.run(),
                 Command::Explain(explain) => explain.run().await,
                 Command::Bare(bare) => bare.run().await,

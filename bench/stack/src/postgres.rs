@@ -115,7 +115,14 @@ impl Cluster {
     /// # Errors
     /// When it ends or takes too long; the error contains the end of its log.
     pub fn start(&self, port: u16, settings: &[(&str, &str)]) -> anyhow::Result<Process> {
-        let mut command = self.server(port, settings)?;
+        self.start_by(self.server(port, settings)?)
+    }
+
+    /// The same by a command that serves it, such as [`Self::server`] under another program.
+    ///
+    /// # Errors
+    /// When it ends or takes too long; the error contains the end of its log.
+    pub fn start_by(&self, mut command: Command) -> anyhow::Result<Process> {
         command.process_group(0);
         let mut server = Process::start(command, self.log())?;
         let until = Instant::now() + PATIENCE;

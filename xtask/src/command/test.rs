@@ -22,7 +22,7 @@ use crate::command::prepare;
 use crate::command::run::run_chaos;
 use crate::place::{DEV, Place, setting};
 use crate::run::{self, step};
-use crate::scratch::Scratch;
+use crate::scratch::{Folder, Scratch};
 use crate::tail;
 use crate::tools;
 
@@ -36,7 +36,7 @@ type Queued = (String, Box<dyn FnOnce(&Test<'_>) -> anyhow::Result<()> + Send>);
 const ABREAST: usize = 3;
 
 /// The checks, by the names that `--only` takes.
-const CHECKS: [(&str, Check); 19] = [
+const CHECKS: [(&str, Check); 20] = [
     ("formatting", formatting),
     ("shell", shell),
     ("licences", licences),
@@ -46,6 +46,7 @@ const CHECKS: [(&str, Check); 19] = [
     ("clippy", clippy),
     ("documentation", documentation),
     ("tests", tests),
+    ("counts", counts),
     ("optimised", optimised),
     ("chaos", chaos),
     ("outside", outside::document),
@@ -66,11 +67,12 @@ const QUICK: [&str; 5] = ["formatting", "shell", "migrations", "clippy", "tests"
 const TESTS_ABREAST: &str = "4";
 
 /// Postgres for tests: they are not about durability, and use many connections at once.
-const POSTGRES: [(&str, &str); 4] = [
+const POSTGRES: [(&str, &str); 5] = [
     ("fsync", "off"),
     ("synchronous_commit", "off"),
     ("full_page_writes", "off"),
     ("max_connections", "400"),
+    ("shared_buffers", "512MB"),
 ];
 
 const CARGO_DENY: (&str, &str) = ("cargo-deny", "0.20.2");
@@ -350,6 +352,21 @@ fn tests(test: &mut Test) -> anyhow::Result<()> {
         );
         // Without backtraces, which would hide the message of a failed test.
         run::run(tests.env("PATH", test.path()?).env("RUST_BACKTRACE", "0"))
+    })
+}
+
+/// Instructions of Postgres, which are the same at any load of the machine.
+fn counts(test: &mut Test) -> anyhow::Result<()> {
+    if !tools::ensure(&["valgrind"], &["valgrind"])? {
+        test.skip("counts", "valgrind cannot be installed");
+        return Ok(());
+    }
+    test.need_programs()?;
+    test.check("counts", |test| {
+        let folder = Folder::create(&test.place.data()?)?;
+        let mut count = test.place.command(test.place.program(DEV, "longshore-bench"));
+        count.env("REDIS_URL", &test.started()?.redis_url).args(["count", "--folder"]);
+        run::run(count.arg(folder.path()))
     })
 }
 

@@ -1,0 +1,196 @@
+//! Instructions that Postgres executes for a change, counted by callgrind: the same at any load of the machine.
+//!
+//! One connection makes a few changes, and another one many: the difference is what one more change costs. Connecting, planning and
+//! filling caches fall out.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use futures::future::try_join_all;
+use longshore_domain::account::token::Tokens;
+use longshore_domain::catalog::product::create::create;
+use longshore_domain::catalog::product::together::Batcher;
+use longshore_domain::catalog::product::update::update;
+use longshore_domain::webhook::subscription;
+use longshore_kernel::access::Role;
+use longshore_kernel::context::{Context, Origin};
+use longshore_stack::port::on_free_port;
+use longshore_stack::postgres::{self, Cluster, OWNER};
+use longshore_testkit::services;
+use longshore_testkit::stack::programs;
+use longshore_testkit::world::Tenant;
+use serde_json::json;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{Connection as _, Executor as _, PgConnection};
+use uuid::Uuid;
+
+/// Rounds of changes on one connection, and on another one.
+const ROUNDS: [usize; 2] = [20, 60];
+
+/// Products that are changed in turn.
+const PRODUCTS: usize = 64;
+
+/// How long Postgres may take to write what was counted.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Without what happens by itself.
+const SETTINGS: [(&str, &str); 5] = [
+    ("fsync", "off"),
+    ("autovacuum", "off"),
+    ("full_page_writes", "off"),
+    ("checkpoint_timeout", "1h"),
+    ("jit", "off"),
+];
+
+/// What is counted: its name, how many changes come together, and the instructions that each may take at most, in thousands.
+const COUNTED: [(&str, usize, u64); 2] =
+    [("a name of a product, alone", 1, 2_410), ("a name of a product, of ten together", 10, 970)];
+
+/// What was counted.
+#[derive(Debug)]
+pub struct Count {
+    what: &'static str,
+    thousands: u64,
+    most: u64,
+}
+
+impl Count {
+    /// Whether it is no more than it may be.
+    #[must_use]
+    pub fn is_ok(&self) -> bool {
+        self.thousands <= self.most
+    }
+}
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { what, thousands, most } = self;
+        write!(f, "{what}: {thousands} thousand instructions of Postgres, at most {most}")
+    }
+}
+
+/// Counts, with a Postgres of its own in an empty folder that its user can reach.
+///
+/// # Errors
+/// When a program is missing, or the database refuses.
+pub async fn run(folder: &Path) -> anyhow::Result<Vec<Count>> {
+    let cluster = Cluster::in_folder(folder.join("postgres"))?;
+    cluster.create(None)?;
+    // what is not counted is not slowed down
+    let (server, port) = on_free_port(|port| cluster.start(port, &SETTINGS))?;
+    let made = World::make(port).await;
+    cluster.stop();
+    drop(server);
+    let world = made?;
+
+    let profiles = folder.join("profiles");
+    fs::create_dir(&profiles)?;
+    postgres::hand_over(&profiles)?;
+    let (_server, port) = on_free_port(|port| {
+        let mut counting = postgres::as_postgres("valgrind")?;
+        counting.args(["--tool=callgrind", "--trace-children=yes", "--vgdb=no", "-q"]);
+        counting.arg(format!("--callgrind-out-file={}/%p", profiles.display()));
+        let server = cluster.server(port, &SETTINGS)?;
+        counting.arg(server.get_program()).args(server.get_args());
+        cluster.start_by(counting)
+    })?;
+    let counted = world.count(port, &profiles).await;
+    cluster.stop();
+    counted
+}
+
+/// An e-shop with products, and a webhook that hears of them.
+struct World {
+    context: Context,
+    products: Vec<Uuid>,
+}
+
+impl World {
+    async fn make(port: u16) -> anyhow::Result<Self> {
+        let url = url(port);
+        let migrated = Command::new(programs()?.join("longshore-api"))
+            .arg("migrate")
+            .env("DATABASE_URL", &url)
+            .output()?;
+        ensure!(migrated.status.success(), "migrate: {}", String::from_utf8_lossy(&migrated.stderr));
+        let services = services::for_test(&url.parse()?)?;
+        let tenant = Tenant::create(&services, "Counted").await?;
+        let token = tenant.token(&services, Role::User).await?;
+        let caller = Tokens::new(services.db.clone()).authenticate(&token).await?.as_ref().clone();
+        let context = Context { caller, origin: Origin::command_line(), claim: None };
+        let webhook =
+            json!({"eshop": tenant.eshop, "event": "product_change", "destination": "https://shop.example/"});
+        subscription::create(&services, &context, webhook).await?;
+        for n in 0..PRODUCTS {
+            let product = json!({
+                "organisation": tenant.organisation, "eshops": [tenant.eshop], "productSku": format!("C-{n}"),
+                "internalSku": format!("C-{n}"), "name": format!("Counted mug {n}"), "weight": 320, "active": true, "imeiCheckRequired": false,
+            });
+            create(&services, &context, product).await?;
+        }
+        let products =
+            sqlx::query_scalar("SELECT id FROM product ORDER BY id").fetch_all(&*services.db.main).await?;
+        services.db.close().await;
+        PgConnection::connect(&url).await?.execute("VACUUM (ANALYZE)").await?;
+        Ok(Self { context, products })
+    }
+
+    async fn count(&self, port: u16, profiles: &Path) -> anyhow::Result<Vec<Count>> {
+        let options = url(port).parse()?;
+        let mut counted = Vec::new();
+        for (what, together, most) in COUNTED {
+            let mut sums = [0, 0];
+            for (sum, rounds) in sums.iter_mut().zip(ROUNDS) {
+                *sum = self.changes(&options, together, rounds, profiles).await?;
+            }
+            let changes = (ROUNDS[1] - ROUNDS[0]) * together;
+            let thousands = sums[1].saturating_sub(sums[0]) / (1_000 * u64::try_from(changes)?);
+            counted.push(Count { what, thousands, most });
+        }
+        Ok(counted)
+    }
+
+    /// Makes changes on a connection of their own; returns the instructions of its process.
+    async fn changes(
+        &self,
+        options: &PgConnectOptions,
+        together: usize,
+        rounds: usize,
+        profiles: &Path,
+    ) -> anyhow::Result<u64> {
+        let services = services::with_connections(options, 1)?;
+        let backend: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&services.db.main).await?;
+        let batcher = Batcher::default();
+        for round in 0..rounds {
+            let changed = self.products.iter().cycle().skip(round * together).take(together);
+            let changes = changed.map(|id| {
+                let body = json!({"name": format!("Counted mug, edition {rounds} {round}")});
+                update(&services, &batcher, &self.context, *id, body, |_| Ok(()))
+            });
+            try_join_all(changes).await?;
+        }
+        services.db.close().await;
+        instructions(&profiles.join(backend.to_string())).await
+    }
+}
+
+fn url(port: u16) -> String {
+    format!("postgres://{OWNER}@127.0.0.1:{port}/postgres")
+}
+
+/// What a profile counted, once its process has ended.
+async fn instructions(profile: &Path) -> anyhow::Result<u64> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let text = fs::read_to_string(profile).unwrap_or_default();
+        if let Some(total) = text.lines().find_map(|line| line.strip_prefix("totals: ")) {
+            return Ok(total.trim().parse()?);
+        }
+        ensure!(Instant::now() < until, "{} has no total", profile.display());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
