@@ -8,7 +8,7 @@
 //! | --- | --- |
 //! | connections | [`Limits::connections`], and [`Limits::of_address`]; the one that has been without a running request for longest makes room for the next ([`room`]) |
 //! | an unfinished head, an idle connection | [`Limits::head`] |
-//! | the bytes of a head | [`MOST_READ`]; what is past [`HEAD_FREE`] is taken from [`Limits::heads`], until the request is answered |
+//! | the bytes of a head | [`MOST_READ`]; what is past [`HEAD_FREE`] is taken from [`Limits::heads`], until the request is answered; not of a request that begins while another one of its connection runs |
 //! | an answer that it does not read | [`Limits::reader`] |
 
 mod answer;
