@@ -1,7 +1,6 @@
 //! `POST /api/partner-integration/wms/sync/news` (`docs/reference/orders.md#news`). The test does the jobs, like a worker.
 
 use crate::product::MIGRATIONS;
-use chrono::Utc;
 use http::Method;
 use longshore_domain::expedition::news::{self, Reporter, read_row};
 use longshore_domain::job::chunk::{self, Claimed};
@@ -11,6 +10,7 @@ use longshore_domain::job::outcome::Outcome;
 use longshore_domain::job::row::ReadRows;
 use longshore_kernel::access::Role;
 use longshore_kernel::change::Change;
+use longshore_kernel::clock::Clock;
 use longshore_kernel::hold::Hold;
 use longshore_kernel::ids::{JobId, OrganisationId};
 use longshore_testkit::world::Tenant;
@@ -108,7 +108,7 @@ fn an_empty_text_of_a_report_is_null() {
         "id": "1", "expedition": Uuid::nil(), "eshop": "", "orderNumber": "", "number": "", "at": "",
         "status": "waiting_for_the_carrier", "cancel": "", "wmsInternalId": "", "items": [item], "parcels": [parcel],
     });
-    let read = format!("{:?}", read_row(report, Utc::now()).unwrap());
+    let read = format!("{:?}", read_row(report, Clock::system().now()).unwrap());
     for field in ["carrier_tracking_number", "tracking_url", "internal_id", "lot", "number", "at", "cancel"] {
         assert!(read.contains(&format!("{field}: None")), "{field}: {read}");
     }

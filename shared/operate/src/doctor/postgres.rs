@@ -473,9 +473,9 @@ mod tests {
 
     #[test]
     fn a_server_must_have_room_for_an_api_and_a_worker() {
-        assert_eq!(room(&settings(32), 47).verdict, Verdict::Fail);
-        assert_eq!(room(&settings(32), 48).verdict, Verdict::Warn);
-        assert_eq!(room(&settings(32), 95).verdict, Verdict::Warn);
-        assert_eq!(room(&settings(32), 96).verdict, Verdict::Ok);
+        assert_eq!(room(&settings(32), 48).verdict, Verdict::Fail);
+        assert_eq!(room(&settings(32), 49).verdict, Verdict::Warn);
+        assert_eq!(room(&settings(32), 97).verdict, Verdict::Warn);
+        assert_eq!(room(&settings(32), 98).verdict, Verdict::Ok);
     }
 }
