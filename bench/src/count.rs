@@ -9,15 +9,17 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use futures::future::try_join_all;
 use longshore_domain::account::token::Tokens;
 use longshore_domain::catalog::product::create::create;
 use longshore_domain::catalog::product::together::Batcher;
 use longshore_domain::catalog::product::update::update;
+use longshore_domain::webhook::lane::{Attempt, End, Outcome, lease, record, release};
 use longshore_domain::webhook::subscription;
 use longshore_kernel::access::Role;
 use longshore_kernel::context::{Context, Origin};
+use longshore_kernel::ids::{DeliveryId, WebhookId};
 use longshore_stack::port::on_free_port;
 use longshore_stack::postgres::{self, Cluster, OWNER};
 use longshore_testkit::services;
@@ -46,9 +48,12 @@ const SETTINGS: [(&str, &str); 5] = [
     ("jit", "off"),
 ];
 
-/// What is counted: its name, how many changes come together, and the instructions that each may take at most, in thousands.
-const COUNTED: [(&str, usize, u64); 2] =
-    [("a name of a product, alone", 1, 2_410), ("a name of a product, of ten together", 10, 970)];
+/// What is counted of changes: its name, how many come together, and the instructions that each may take at most, in thousands.
+const CHANGES: [(&str, usize, u64); 2] =
+    [("a name of a product, alone", 1, 2_060), ("a name of a product, of ten together", 10, 930)];
+
+/// Outcomes that are recorded together, and the instructions that each may take at most, in thousands.
+const OUTCOMES: (usize, u64) = (10, 230);
 
 /// What was counted.
 #[derive(Debug)]
@@ -106,6 +111,7 @@ pub async fn run(folder: &Path) -> anyhow::Result<Vec<Count>> {
 /// An e-shop with products, and a webhook that hears of them.
 struct World {
     context: Context,
+    webhook: WebhookId,
     products: Vec<Uuid>,
 }
 
@@ -135,22 +141,28 @@ impl World {
         let products =
             sqlx::query_scalar("SELECT id FROM product ORDER BY id").fetch_all(&*services.db.main).await?;
         services.db.close().await;
-        PgConnection::connect(&url).await?.execute("VACUUM (ANALYZE)").await?;
-        Ok(Self { context, products })
+        let mut connection = PgConnection::connect(&url).await?;
+        connection.execute("VACUUM (ANALYZE)").await?;
+        let webhook = sqlx::query_scalar("SELECT id FROM webhook").fetch_one(&mut connection).await?;
+        Ok(Self { context, webhook, products })
     }
 
     async fn count(&self, port: u16, profiles: &Path) -> anyhow::Result<Vec<Count>> {
         let options = url(port).parse()?;
         let mut counted = Vec::new();
-        for (what, together, most) in COUNTED {
+        for (what, together, most) in CHANGES {
             let mut sums = [0, 0];
             for (sum, rounds) in sums.iter_mut().zip(ROUNDS) {
                 *sum = self.changes(&options, together, rounds, profiles).await?;
             }
-            let changes = (ROUNDS[1] - ROUNDS[0]) * together;
-            let thousands = sums[1].saturating_sub(sums[0]) / (1_000 * u64::try_from(changes)?);
-            counted.push(Count { what, thousands, most });
+            counted.push(Count { what, thousands: more(sums, together)?, most });
         }
+        let (what, (together, most)) = ("the outcome of a delivery, of ten together", OUTCOMES);
+        let mut sums = [0, 0];
+        for (sum, rounds) in sums.iter_mut().zip(ROUNDS) {
+            *sum = self.outcomes(&options, rounds, profiles).await?;
+        }
+        counted.push(Count { what, thousands: more(sums, together)?, most });
         Ok(counted)
     }
 
@@ -176,6 +188,62 @@ impl World {
         services.db.close().await;
         instructions(&profiles.join(backend.to_string())).await
     }
+
+    /// Records outcomes of the deliveries of changes, as of a destination that is well.
+    async fn outcomes(
+        &self,
+        options: &PgConnectOptions,
+        rounds: usize,
+        profiles: &Path,
+    ) -> anyhow::Result<u64> {
+        let aside = services::for_test(options)?;
+        let leased =
+            lease(&aside, &[self.webhook]).await?.remove(&self.webhook).context("no lane is free")??;
+        let due: Vec<(DeliveryId, Uuid)> = sqlx::query_as(
+            "SELECT d.id, e.entity_id FROM delivery d JOIN event e ON e.id = d.event_id ORDER BY d.id LIMIT $1",
+        )
+        .bind(i64::try_from(rounds * OUTCOMES.0)?)
+        .fetch_all(&aside.db.main)
+        .await?;
+        ensure!(due.len() == rounds * OUTCOMES.0, "there are only {} deliveries", due.len());
+        let services = services::with_connections(options, 1)?;
+        let backend: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&services.db.main).await?;
+        for due in due.chunks(OUTCOMES.0) {
+            let outcomes: Vec<Outcome> = due
+                .iter()
+                .map(|(delivery, entity)| Outcome {
+                    delivery: *delivery,
+                    webhook: self.webhook,
+                    token: leased.lease.token,
+                    probe: false,
+                    organisation: leased.lease.organisation,
+                    event_type: "product_change".to_owned(),
+                    entity: *entity,
+                    end: End::Delivered,
+                    attempt: Some(Attempt {
+                        number: 1,
+                        at: aside.clock.now(),
+                        duration_ms: 20,
+                        status: Some(200),
+                        error: None,
+                        response: Some("ok".to_owned()),
+                        headers: None,
+                    }),
+                    hold: None,
+                })
+                .collect();
+            record(&services, &outcomes).await?;
+        }
+        services.db.close().await;
+        release(&aside.db, &[(self.webhook, leased.lease.token)]).await?;
+        aside.db.close().await;
+        instructions(&profiles.join(backend.to_string())).await
+    }
+}
+
+/// What one more costs, by the sums of both [`ROUNDS`] of so many together; in thousands.
+fn more([few, many]: [u64; 2], together: usize) -> anyhow::Result<u64> {
+    Ok(many.saturating_sub(few) / (1_000 * u64::try_from((ROUNDS[1] - ROUNDS[0]) * together)?))
 }
 
 fn url(port: u16) -> String {
