@@ -1,18 +1,21 @@
--- What is in stock: one row a product, warehouse and wms.
+-- What is in stock: one row a product, warehouse and wms. Its rules are domains, as those of products.
+CREATE DOMAIN pieces AS integer CONSTRAINT pieces_are_not_negative CHECK (VALUE >= 0);
+CREATE DOMAIN sum_of_pieces AS bigint CONSTRAINT sum_of_pieces_is_not_negative CHECK (VALUE >= 0);
+
 CREATE TABLE product_stock (
     id uuid PRIMARY KEY,
     organisation_id uuid NOT NULL REFERENCES organisation,
     product_id uuid NOT NULL REFERENCES product ON DELETE CASCADE,
     warehouse_id uuid NOT NULL REFERENCES warehouse,
     wms_id uuid NOT NULL REFERENCES wms,
-    quantity integer NOT NULL CONSTRAINT quantity_is_not_negative CHECK (quantity >= 0),
+    quantity pieces NOT NULL,
     -- what orders hold; more than there is, after a count that found fewer
-    held bigint NOT NULL DEFAULT 0 CONSTRAINT held_is_not_negative CHECK (held >= 0),
+    held sum_of_pieces NOT NULL DEFAULT 0,
     -- what sent orders wait for
-    missing bigint NOT NULL DEFAULT 0 CONSTRAINT missing_is_not_negative CHECK (missing >= 0),
+    missing sum_of_pieces NOT NULL DEFAULT 0,
     booked integer NOT NULL GENERATED ALWAYS AS (least(held, quantity)::integer) STORED,
     required bigint NOT NULL GENERATED ALWAYS AS (greatest(0, missing - greatest(0, quantity - held))) STORED,
-    incoming integer NOT NULL DEFAULT 0 CONSTRAINT incoming_is_not_negative CHECK (incoming >= 0),
+    incoming pieces NOT NULL DEFAULT 0,
     version bigint NOT NULL DEFAULT 1,
     created_at timestamptz NOT NULL DEFAULT now(),
     -- as of products: when the row was inserted, not when its transaction began
