@@ -7,10 +7,14 @@ use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::hash::Hash;
+use std::mem;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt as _};
+use tokio::sync::{mpsc, oneshot};
 
 use super::problem::Problem;
 use super::share;
@@ -29,32 +33,30 @@ struct Ask<Q, A> {
 }
 
 impl<Q: Send + 'static, A: Send + 'static> Gather<Q, A> {
-    /// Starts it in a separate task. `serve` answers up to `most` questions, in their order; `at_once` of its calls run at
-    /// the same time.
+    /// Starts it in a separate task, which makes all calls of `serve`. A call answers up to `most` questions, in their order; `at_once`
+    /// of them run at the same time.
     pub fn start<F, S>(most: usize, at_once: usize, serve: F) -> Self
     where
         F: Fn(Vec<Q>) -> S + Send + Sync + 'static,
         S: Future<Output = Result<Vec<A>, Problem>> + Send,
     {
         let (sender, mut asked) = mpsc::unbounded_channel();
-        let serve = Arc::new(serve);
-        let places = Arc::new(Semaphore::new(at_once));
         tokio::spawn(async move {
-            // the slot first: questions that arrive before there is a slot belong to the next group
-            while let Ok(place) = Arc::clone(&places).acquire_owned().await {
-                let mut asks: Vec<Ask<Q, A>> = Vec::new();
-                if asked.recv_many(&mut asks, most).await == 0 {
-                    return;
+            let (mut served, mut is_open) = (FuturesUnordered::new(), true);
+            let mut asks: Vec<Ask<Q, A>> = Vec::new();
+            while is_open || !served.is_empty() {
+                // questions that arrive before there is a slot belong to the next group
+                tokio::select! {
+                    Some(_) = served.next() => {}
+                    count = asked.recv_many(&mut asks, most), if is_open && served.len() < at_once => {
+                        is_open = count > 0;
+                        asks.retain(|ask| !ask.settled.swap(true, Ordering::SeqCst));
+                        if !asks.is_empty() {
+                            // a call that panics ends alone
+                            served.push(AssertUnwindSafe(answer(mem::take(&mut asks), &serve)).catch_unwind());
+                        }
+                    }
                 }
-                asks.retain(|ask| !ask.settled.swap(true, Ordering::SeqCst));
-                if asks.is_empty() {
-                    continue;
-                }
-                let serve = Arc::clone(&serve);
-                tokio::spawn(async move {
-                    answer(asks, &*serve).await;
-                    drop(place);
-                });
             }
         });
         Self(sender)
