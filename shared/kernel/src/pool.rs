@@ -143,7 +143,8 @@ impl Drop for Held {
             Transactions::start_rollback(&mut self.connection);
         }
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let back = self.connection.return_to_pool();
+            // it is large, and would be copied on its way
+            let back = Box::pin(self.connection.return_to_pool());
             runtime.spawn(async move {
                 back.await;
                 drop((place, holding));
