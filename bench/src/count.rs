@@ -50,7 +50,7 @@ const SETTINGS: [(&str, &str); 5] = [
 
 /// What is counted of changes: its name, how many come together, and the instructions that each may take at most, in thousands.
 const CHANGES: [(&str, usize, u64); 2] =
-    [("a name of a product, alone", 1, 2_400), ("a name of a product, of ten together", 10, 930)];
+    [("a name of a product, alone", 1, 2_300), ("a name of a product, of ten together", 10, 845)];
 
 /// Outcomes that are recorded together, and the instructions that each may take at most, in thousands.
 const OUTCOMES: (usize, u64) = (10, 230);

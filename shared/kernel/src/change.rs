@@ -116,7 +116,7 @@ pub fn name_of(event: Option<EventType>) -> Option<&'static str> {
 macro_rules! record_change {
     ($connection:expr, $origin:expr, $action:expr, $entity:expr, $event:expr, $first:literal $(+ $ctes:literal)* $(, $parameter:expr)* $(,)?) => {
         $crate::recorded!(
-            $crate::change::Recorded, r#"(SELECT count(*) FROM change) AS "changed!", now() AS "at!""#, $connection, [$first $(+ $ctes)*],
+            $crate::change::Recorded, r#"count(*) AS "changed!", now() AS "at!""#, $connection, [$first $(+ $ctes)*],
             actor: "$1, $2, $3", request_id: "($4::text[])[1]", traceparent: "($4::text[])[2]", job: "$5",
             action: "$6", kind: "$7", event: "$8", audited: "",
             $origin.actor.kind,
@@ -140,8 +140,8 @@ macro_rules! record_change {
 macro_rules! record_changes {
     ($connection:expr, $origins:expr, $action:expr, $entity:expr, $event:expr, $first:literal $(+ $ctes:literal)* $(, $parameter:expr)* $(,)?) => {
         $crate::recorded!(
-            $crate::change::RecordedEach, r#"ARRAY(SELECT origin FROM change) AS "origins!", ARRAY(SELECT coalesce(became, 0) FROM change) AS "versions!",
-               ARRAY(SELECT moment FROM change) AS "moments!""#, $connection, [$first $(+ $ctes)*],
+            $crate::change::RecordedEach, r#"coalesce(array_agg(origin), '{}') AS "origins!",
+               coalesce(array_agg(coalesce(became, 0)), '{}') AS "versions!", coalesce(array_agg(moment), '{}') AS "moments!""#, $connection, [$first $(+ $ctes)*],
             actor: "($1::text[])[origin], ($2::uuid[])[origin], ($3::text[])[origin]",
             request_id: "($4::text[])[2 * origin - 1]", traceparent: "($4::text[])[2 * origin]",
             job: "($5::uuid[])[origin]", action: "$6", kind: "$7", event: "$8", audited: "",
@@ -167,8 +167,8 @@ macro_rules! record_changes {
 macro_rules! record_each {
     ($connection:expr, $origins:expr, $action:expr, $entity:expr, $event:expr, $first:literal $(+ $ctes:literal)* $(, $parameter:expr)* $(,)?) => {
         $crate::recorded!(
-            $crate::change::RecordedRows, r#"ARRAY(SELECT entity FROM change WHERE changes IS NOT NULL) AS "entities!",
-               ARRAY(SELECT became FROM change WHERE changes IS NOT NULL) AS "versions!""#, $connection, [$first $(+ $ctes)*],
+            $crate::change::RecordedRows, r#"coalesce(array_agg(entity) FILTER (WHERE changes IS NOT NULL), '{}') AS "entities!",
+               coalesce(array_agg(became) FILTER (WHERE changes IS NOT NULL), '{}') AS "versions!""#, $connection, [$first $(+ $ctes)*],
             actor: "($1::text[])[origin], ($2::uuid[])[origin], ($3::text[])[origin]",
             request_id: "($4::text[])[2 * origin - 1]", traceparent: "($4::text[])[2 * origin]",
             job: "($5::uuid[])[origin]",
@@ -209,7 +209,6 @@ macro_rules! recorded {
                 CROSS JOIN LATERAL (SELECT changed.*, version AS became, at AS moment FROM changed) AS recorded
                 CROSS JOIN LATERAL (
                     SELECT array_agg(w.id) AS webhooks, array_agg(w.eshop_id) AS shops, array_agg(w.active) AS awake,
-                           -- an ordered lane takes no notices
                            array_agg(CASE WHEN NOT w.ordered THEN w.changed_at END) AS versions
                     FROM webhook w WHERE "# + $event + r#"::text IS NOT NULL AND w.eshop_id = ANY (recorded.eshops) AND w.event IN ("# + $event + r#", '*')
                 ) listening
@@ -226,30 +225,29 @@ macro_rules! recorded {
                        CASE WHEN became IS NULL THEN data ELSE data || jsonb_build_object('version', became) END, "# + $request_id + ", " + $traceparent + r#"
                 FROM change AS recorded WHERE webhooks IS NOT NULL
             ),
+            -- deliveries, each with a `Notice` where they are few; an ordered lane takes none
+            told AS MATERIALIZED (
+                SELECT delivery, id, moment, webhook, shop, is_awake,
+                       CASE WHEN is_awake AND webhook_version IS NOT NULL AND (SELECT sum(cardinality(webhooks)) FROM change) <= 64
+                                 AND pg_column_size(data) <= 16384 THEN json_build_object(
+                           'delivery', delivery, 'webhookVersion', webhook_version, 'event', id, 'type', "# + $event + r#",
+                           'entity', entity, 'at', moment,
+                           'data', (CASE WHEN became IS NULL THEN data ELSE data || jsonb_build_object('version', became) END)::text,
+                           'requestId', "# + $request_id + r#", 'traceparent', "# + $traceparent + r#")::text END AS notice
+                FROM (
+                    SELECT change.*, uuid_v7_at(moment) AS delivery, listener.*
+                    FROM change CROSS JOIN LATERAL unnest(webhooks, shops, awake, versions)
+                        AS listener (webhook, shop, is_awake, webhook_version)
+                ) AS recorded
+            ),
             due AS (
                 INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at, created_at)
                 -- due at once, also where the clock has been set back
-                SELECT uuid_v7_at(moment), listener.webhook, listener.eshop, change.id, least(moment, clock_timestamp()), moment
-                FROM change CROSS JOIN LATERAL unnest(webhooks, shops) AS listener (webhook, eshop)
-                RETURNING id, webhook_id, event_id
+                SELECT delivery, webhook, shop, id, least(moment, clock_timestamp()), moment FROM told
             )
             SELECT "# + $changed + r#",
-                   -- a `Notice` each where they are few, with the ids that were written
-                   CASE WHEN (SELECT count(*) FROM due) <= 64 THEN ARRAY(
-                       SELECT (due.webhook_id, CASE WHEN listener.version IS NOT NULL AND pg_column_size(recorded.data) <= 16384 THEN json_build_object(
-                           'delivery', due.id, 'webhookVersion', listener.version, 'event', recorded.id, 'type', "# + $event + r#",
-                           'entity', entity, 'at', moment,
-                           'data', (CASE WHEN became IS NULL THEN data ELSE data || jsonb_build_object('version', became) END)::text,
-                           'requestId', "# + $request_id + r#", 'traceparent', "# + $traceparent + r#")::text END)
-                       FROM due JOIN change AS recorded ON recorded.id = due.event_id
-                       CROSS JOIN LATERAL unnest(webhooks, awake, versions) AS listener (webhook, active, version)
-                       WHERE listener.webhook = due.webhook_id AND listener.active)
-                   ELSE ARRAY(
-                       SELECT (webhook, NULL::text) FROM (
-                           SELECT DISTINCT listener.webhook
-                           FROM change CROSS JOIN LATERAL unnest(webhooks, awake) AS listener (webhook, active)
-                           WHERE listener.active) AS woken)
-                   END AS "lanes!: _""#
+                   ARRAY(SELECT (webhook, notice) FROM (SELECT DISTINCT webhook, notice FROM told WHERE is_awake) AS woken) AS "lanes!: _"
+            FROM change"#
             $(, $parameter)*
         )
         .fetch_one($connection)

@@ -1,7 +1,6 @@
 //! The columns of a product in SQL, for reading one and for writing many. A new field is added here, in the table of fields
 //! ([`record`](super::record)), in the [`rules`](super::rules) of a body, and in the fields of lists.
 
-use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::record::{Category, FieldChange, Product, changes_json, event_data};
@@ -56,7 +55,7 @@ macro_rules! record_products {
     (@ [$($done:literal)*] [arrays $($sql:tt)*] $($rest:tt)*) => {
         $crate::catalog::product::columns::record_products!(@ [$($done)*
             "unnest($9::uuid[], $10::text[], $11::text[], $12::uuid[], $13::text[], $14::text[], $15::int[], $16::int[],
-                    $17::int[], $18::int[], $19::jsonb[], $20::text[], $21::boolean[], $22::boolean[], $23::boolean[],
+                    $17::int[], $18::int[], $19::text[], $20::text[], $21::boolean[], $22::boolean[], $23::boolean[],
                     $24::boolean[], $25::boolean[], $26::boolean[], $27::text[], $28::text[], $29::text[], $30::text[],
                     $31::text[], $32::text[])"
         ] [$($sql)*] $($rest)*)
@@ -71,7 +70,7 @@ macro_rules! record_products {
     (@ [$($done:literal)*] [values $($sql:tt)*] $($rest:tt)*) => {
         $crate::catalog::product::columns::record_products!(@ [$($done)*
             "g.id, g.product_sku, g.internal_sku, g.product_group, g.name, g.description, g.weight, g.height, g.width,
-             g.length, ARRAY(SELECT jsonb_array_elements_text(g.reference_numbers)), g.packaging_type,
+             g.length, g.reference_numbers::text[], g.packaging_type,
              g.imei_check_required, g.work_around_sn_in, g.work_around_ean_sticker, g.work_around_warranty_inf,
              g.work_around_lot, g.active, g.country_of_origin, g.hs_code, g.type, g.category"
         ] [$($sql)*] $($rest)*)
@@ -80,7 +79,7 @@ macro_rules! record_products {
         $crate::catalog::product::columns::record_products!(@ [$($done)*
             "product_sku = g.product_sku, internal_sku = g.internal_sku, product_group = g.product_group, name = g.name,
              description = g.description, weight = g.weight, height = g.height, width = g.width, length = g.length,
-             reference_numbers = ARRAY(SELECT jsonb_array_elements_text(g.reference_numbers)),
+             reference_numbers = g.reference_numbers::text[],
              packaging_type = g.packaging_type, imei_check_required = g.imei_check_required,
              work_around_sn_in = g.work_around_sn_in, work_around_ean_sticker = g.work_around_ean_sticker,
              work_around_warranty_inf = g.work_around_warranty_inf, work_around_lot = g.work_around_lot,
@@ -136,6 +135,13 @@ macro_rules! record_products {
 
 pub(super) use {product_query, record_products};
 
+/// An array of texts as Postgres writes it.
+pub(super) fn array(texts: impl IntoIterator<Item = impl AsRef<str>>) -> String {
+    let quoted = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
+    let texts: Vec<String> = texts.into_iter().map(|text| quoted(text.as_ref())).collect();
+    format!("{{{}}}", texts.join(","))
+}
+
 /// The columns of products, an array each. Their audit and event data is passed as text: as JSON values, a chunk would need
 /// many times its size in memory.
 #[derive(Default)]
@@ -150,8 +156,8 @@ pub(super) struct Columns<'p> {
     pub(super) heights: Vec<Option<i32>>,
     pub(super) widths: Vec<Option<i32>>,
     pub(super) lengths: Vec<Option<i32>>,
-    // arrays of arrays cannot be unnested: each as JSON
-    pub(super) reference_numbers: Vec<Value>,
+    // arrays of arrays cannot be unnested: each as its text
+    pub(super) reference_numbers: Vec<String>,
     pub(super) packaging_types: Vec<&'p str>,
     pub(super) imei_check_required: Vec<bool>,
     pub(super) work_around_sn_in: Vec<bool>,
@@ -181,7 +187,7 @@ impl<'p> Columns<'p> {
         self.heights.push(product.height);
         self.widths.push(product.width);
         self.lengths.push(product.length);
-        self.reference_numbers.push(json!(product.reference_numbers));
+        self.reference_numbers.push(array(&product.reference_numbers));
         self.packaging_types.push(&product.packaging_type);
         self.imei_check_required.push(product.imei_check_required);
         self.work_around_sn_in.push(product.work_around_sn_in);

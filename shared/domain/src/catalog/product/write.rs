@@ -1,11 +1,10 @@
 //! Writing products over the versions that were read, many by one statement.
 
 use chrono::{DateTime, Utc};
-use serde_json::{Value, json};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::columns::{Columns, record_products};
+use super::columns::{Columns, array, record_products};
 use super::record::{FieldChange, Product};
 use longshore_kernel::context::Origin;
 use longshore_kernel::queue::Hint;
@@ -53,12 +52,12 @@ pub(super) async fn write(connection: &mut PgConnection, writes: &[Write]) -> Re
     let sorted: Vec<&Write> = order.iter().map(|place| &writes[*place]).collect();
     let mut columns = Columns::default();
     let (mut versions, mut decided) = (Vec::new(), Vec::new());
-    let mut heard: Vec<Value> = Vec::new();
+    let mut heard: Vec<String> = Vec::new();
     for write in &sorted {
         columns.push(&write.product, &write.changes);
         versions.push(write.version);
         decided.push(write.takes_number);
-        heard.push(json!(write.heard));
+        heard.push(array(write.heard.iter().map(Uuid::to_string)));
     }
     let origins: Vec<&Origin> = sorted.iter().map(|write| &write.origin).collect();
     let recorded = record_products!(
@@ -69,24 +68,25 @@ pub(super) async fn write(connection: &mut PgConnection, writes: &[Write]) -> Re
         columns,
         [
             "WITH given AS MATERIALIZED (
-                 SELECT * FROM ROWS FROM (" arrays ", unnest($33::bigint[], $34::boolean[], $35::jsonb[])) WITH ORDINALITY
+                 SELECT * FROM ROWS FROM (" arrays ", unnest($33::bigint[], $34::boolean[], $35::text[])) WITH ORDINALITY
                  AS g (" names ", changes, data, read_version, decided, heard, origin)
              ), locked AS MATERIALIZED (
-                 SELECT p.id, CASE WHEN given.decided THEN nextval('acceptance') END AS number, given.origin
+                 SELECT p.id AS locked, CASE WHEN decided THEN nextval('acceptance') END AS number, given.*
                  FROM given CROSS JOIN LATERAL (
                      SELECT id FROM product WHERE product.id = given.id AND product.version = given.read_version
                      FOR NO KEY UPDATE SKIP LOCKED
                  ) p
              ), written AS (
                  UPDATE product p
-                 SET " set ", active_acceptance = coalesce(locked.number, p.active_acceptance), version = p.version + 1
-                 FROM locked JOIN given g ON g.origin = locked.origin
-                 WHERE p.id = ANY (ARRAY(SELECT id FROM locked)) AND p.id = locked.id
-                   AND (locked.number IS NULL OR p.active_acceptance < locked.number)
+                 SET " set ", active_acceptance = coalesce(g.number, p.active_acceptance), version = p.version + 1
+                 FROM locked g
+                 -- each by its key, as in a sync
+                 WHERE p.id = ANY (ARRAY[g.locked])
+                   AND (g.number IS NULL OR p.active_acceptance < g.number)
                  RETURNING p.id, p.version, p.changed_at, p.organisation_id, g.heard, g.changes, g.data, g.origin
              ), changed AS (
                  SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation,
-                        ARRAY(SELECT jsonb_array_elements_text(heard)::uuid) AS eshops, changes::jsonb AS changes,
+                        heard::uuid[] AS eshops, changes::jsonb AS changes,
                         data::jsonb AS data, origin
                  FROM written
              )"
