@@ -10,6 +10,7 @@ use longshore_testkit::services;
 use longshore_testkit::stack::{Stack, StackSettings};
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
+use sqlx::{Connection as _, PgConnection};
 use tokio::process::Command;
 
 /// Long enough for a loaded machine; no test waits it out.
@@ -47,6 +48,13 @@ impl World {
             .env("LONGSHORE_URL", &self.stack.base_url)
             .env("LONGSHORE_TOKEN", &self.token);
         command
+    }
+
+    /// The weight of a product.
+    async fn weight(&self, sku: &str) -> i32 {
+        let mut connection = PgConnection::connect(self.stack.database_url.as_str()).await.unwrap();
+        let weight = sqlx::query_scalar("SELECT weight FROM product WHERE product_sku = $1").bind(sku);
+        weight.fetch_one(&mut connection).await.unwrap()
     }
 
     /// Runs `longshore-api doctor`, with the settings of the service.
@@ -133,6 +141,72 @@ async fn a_file_of_windows_loses_no_row_and_its_lines_are_those_of_the_file() {
         let mut closed = world.command(arguments).stdout(Stdio::piped()).spawn().unwrap();
         drop(closed.stdout.take());
         assert_eq!(closed.wait().await.unwrap().code(), Some(5), "{arguments:?}");
+    }
+}
+
+/// Exports with the columns of the programs that write them, what of them a merchant maps, and what comes of their rows: accepted and
+/// refused ones, and the weight of the first product.
+const EXPORTS: [(&str, &str, &[&str], &str, i32); 3] = [
+    // a variant and a picture have a row of their own, without the name of their product
+    (
+        "Shopify",
+        "Handle,Title,Body (HTML),Vendor,Type,Tags,Published,Option1 Name,Option1 Value,Variant SKU,Variant Grams,Variant Inventory Tracker,Variant Inventory Qty,Variant Price,Variant Barcode,Image Src,Status\n\
+         anchor,\"Anchor, brass\",\"<p>Heavy \"\"brass\"\"</p>\n<p>Made in 1896</p>\",Harbour,Decor,\"sea, brass\",true,Size,S,EX-1,1250.0,shopify,3,49.00,'8590012345678,https://cdn.example/1.jpg,active\n\
+         anchor,,,,,,,,L,EX-2,2500.0,shopify,1,79.00,'8590012345685,,\n\
+         anchor,,,,,,,,,,,,,,,https://cdn.example/2.jpg,\n",
+        &["Variant SKU=productSku", "Title=name", "Variant Grams=weight*1"],
+        "1 changed, 0 unchanged, 2 refused of 3",
+        1_250,
+    ),
+    (
+        "WooCommerce",
+        "\u{feff}ID,Type,SKU,\"GTIN, UPC, EAN, or ISBN\",Name,Published,\"Is featured?\",Description,\"In stock?\",Stock,\"Weight (kg)\",\"Length (cm)\",\"Regular price\",Categories,Images,Parent\r\n\
+         44,simple,EX-1,8590012345678,\"Anchor, brass\",1,0,\"<p>Heavy</p>\",1,3,.75,12.5,49,\"Decor > Sea\",https://shop.example/1.jpg,\r\n\
+         45,variable,EX-2,,Rope,1,0,,1,,,,,Decor,,\r\n\
+         46,variation,EX-3,,\"Rope - 5 m\",1,0,,1,7,1.2,,9,,,id:45\r\n",
+        &["SKU=productSku", "Name=name", "Weight (kg)=weight*1000", "Length (cm)=length*10"],
+        "3 changed, 0 unchanged, 0 refused of 3",
+        750,
+    ),
+    (
+        "BaseLinker",
+        "product_id;ean;sku;name;quantity;price_brutto;tax_rate;weight;description;man_name;category_name\n\
+         101;8590012345678;EX-1;\"Kotwica; mosiądz\";3;49,00;23;0,64;\"<p>Ciężka</p>\";Port;Dekoracje\n\
+         102;;;Bez SKU;1;9,00;23;0,1;;;\n\
+         103;8590012345685;EX-2;Lina;7;9,00;23;1,5;;Port;Dekoracje\n",
+        &["sku=productSku", "name=name", "weight=weight*1000"],
+        "2 changed, 0 unchanged, 1 refused of 3",
+        640,
+    ),
+];
+
+#[tokio::test]
+async fn exports_of_shops_are_sent_as_they_are() {
+    let world = World::new().await;
+    let eshop = world.tenant.eshop.to_string();
+    let folder = tempfile::tempdir().unwrap();
+    for (program, text, maps, progress, weight) in EXPORTS {
+        let file = folder.path().join(format!("{program}.csv"));
+        std::fs::write(&file, text).unwrap();
+        let mut sync = vec!["sync", "products", file.to_str().unwrap(), "--eshop", &eshop];
+        for map in maps.iter().chain(&["*=_"]) {
+            sync.extend(["--map", map]);
+        }
+        let exit = if progress.contains(" 0 refused") { 0 } else { 5 };
+        let sent = world.run(&sync).await.ends_with(exit);
+        assert!(sent.stdout.contains(progress), "{program}: {sent:?}");
+        assert_eq!(world.weight("EX-1").await, weight, "{program}");
+        // the whole circle: what is given back names its line, and is refused again for the same reason
+        if exit == 5 {
+            let jobs = world.run(&["job", "list", "--json", "--limit", "1"]).await.ends_with(0).json();
+            let job = jobs["results"][0]["id"].as_str().unwrap().to_owned();
+            let back = world.run(&["job", "refused", &job]).await.ends_with(0).stdout;
+            assert!(back.lines().next().unwrap().contains("_line"), "{program}: {back}");
+            let repaired = folder.path().join("refused.csv");
+            std::fs::write(&repaired, back).unwrap();
+            let again = world.run(&["sync", "products", repaired.to_str().unwrap(), "--eshop", &eshop]).await;
+            assert!(again.ends_with(5).stdout.contains("0 changed, 0 unchanged"), "{program}");
+        }
     }
 }
 
