@@ -178,7 +178,7 @@ fn standing(found: &Inspection, may: bool, releases: bool, now: DateTime<Utc>) -
             div { dt { "Request" } dd { @match &job.request_id { Some(id) => a href={"/console/audit?request=" (id)} { code { (id) } }, None => (none()) } } }
             div { dt { "Trace" } dd { @match job.trace_id() { Some(id) => (piece::id(id)), None => (none()) } } }
             div { dt { "Id" } dd { (piece::id(job.id)) } }
-            div { dt { "Acceptance" } dd { @match job.acceptance { Some(number) => code { (number) }, None => (none()) } } }
+            div { dt { "Acceptance" } dd { @match job.acceptance.filter(|_| job.preview_of.is_none()) { Some(number) => code { (number) }, None => (none()) } } }
         }
     }
 }
