@@ -67,13 +67,12 @@ pub(super) async fn write(connection: &mut PgConnection, writes: &[Write]) -> Re
         "product.update",
         columns,
         [
-            "WITH given AS MATERIALIZED (
-                 SELECT * FROM ROWS FROM (" arrays ", unnest($33::bigint[], $34::boolean[], $35::text[])) WITH ORDINALITY
-                 AS g (" names ", changes, data, read_version, decided, heard, origin)
-             ), locked AS MATERIALIZED (
-                 SELECT p.id AS locked, CASE WHEN decided THEN nextval('acceptance') END AS number, given.*
-                 FROM given CROSS JOIN LATERAL (
-                     SELECT id FROM product WHERE product.id = given.id AND product.version = given.read_version
+            "WITH locked AS MATERIALIZED (
+                 SELECT g.*, CASE WHEN decided THEN nextval('acceptance') END AS number
+                 FROM ROWS FROM (" arrays ", unnest($33::bigint[], $34::boolean[], $35::text[])) WITH ORDINALITY
+                     AS g (" names ", changes, data, read_version, decided, heard, origin)
+                 CROSS JOIN LATERAL (
+                     SELECT FROM product WHERE product.id = g.id AND product.version = g.read_version
                      FOR NO KEY UPDATE SKIP LOCKED
                  ) p
              ), written AS (
@@ -81,7 +80,7 @@ pub(super) async fn write(connection: &mut PgConnection, writes: &[Write]) -> Re
                  SET " set ", active_acceptance = coalesce(g.number, p.active_acceptance), version = p.version + 1
                  FROM locked g
                  -- each by its key, as in a sync
-                 WHERE p.id = ANY (ARRAY[g.locked])
+                 WHERE p.id = ANY (ARRAY[g.id])
                    AND (g.number IS NULL OR p.active_acceptance < g.number)
                  RETURNING p.id, p.version, p.changed_at, p.organisation_id, g.heard, g.changes, g.data, g.origin
              ), changed AS (
