@@ -151,20 +151,17 @@ impl World {
         let options = url(port).parse()?;
         // the first connection fills what all share
         self.changes(&options, 1, 1, profiles).await?;
+        let [few, many] = ROUNDS;
         let mut counted = Vec::new();
         for (what, together, most) in CHANGES {
-            let mut sums = [0, 0];
-            for (sum, rounds) in sums.iter_mut().zip(ROUNDS) {
-                *sum = self.changes(&options, together, rounds, profiles).await?;
-            }
-            counted.push(Count { what, thousands: more(sums, together)?, most });
+            let before = self.changes(&options, together, few, profiles).await?;
+            let sum = self.changes(&options, together, many, profiles).await?;
+            counted.push(Count { what, thousands: more(before, sum, together)?, most });
         }
         let (what, (together, most)) = ("the outcome of a delivery, of ten together", OUTCOMES);
-        let mut sums = [0, 0];
-        for (sum, rounds) in sums.iter_mut().zip(ROUNDS) {
-            *sum = self.outcomes(&options, rounds, profiles).await?;
-        }
-        counted.push(Count { what, thousands: more(sums, together)?, most });
+        let before = self.outcomes(&options, few, profiles).await?;
+        let sum = self.outcomes(&options, many, profiles).await?;
+        counted.push(Count { what, thousands: more(before, sum, together)?, most });
         Ok(counted)
     }
 
@@ -244,7 +241,7 @@ impl World {
 }
 
 /// What one more costs, by the sums of both [`ROUNDS`] of so many together; in thousands.
-fn more([few, many]: [u64; 2], together: usize) -> anyhow::Result<u64> {
+fn more(few: u64, many: u64, together: usize) -> anyhow::Result<u64> {
     Ok(many.saturating_sub(few) / (1_000 * u64::try_from((ROUNDS[1] - ROUNDS[0]) * together)?))
 }
 
