@@ -21,7 +21,7 @@ use super::name::{CALLING, queue_of};
 use super::row_lines::RowLines;
 use longshore_kernel::access::Actor;
 use longshore_kernel::context::Origin;
-use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
+use longshore_kernel::ids::{self, EshopId, JobId, OrganisationId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::Queue;
 use longshore_kernel::word::UnknownWord;
@@ -332,6 +332,8 @@ impl Row {
                 position,
                 line_of_first: lines_of_first.get(nth).copied().flatten(),
             });
+        // a dry run reads what it has audited before that is taken back; entries of the index stay, so each chunk has its own
+        let audited_as = if self.preview_of.is_some() { ids::random_id().into() } else { job };
         Some(Claim {
             job,
             number,
@@ -358,7 +360,7 @@ impl Row {
             origin: Origin {
                 actor: Actor { kind: self.actor_type, id: self.actor_id, name: self.actor_name },
                 request_id: self.request_id,
-                job: Some(job),
+                job: Some(audited_as),
                 traceparent: self.traceparent,
             },
         })

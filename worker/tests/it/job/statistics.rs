@@ -92,6 +92,8 @@ async fn changes(world: &World, series: &str, rows: usize) -> Vec<(&'static str,
     }
     looked_at!("new products", world.sync(Products, product("New")));
     looked_at!("the same products", world.sync(Products, product("New")));
+    looked_at!("a dry run of the same products", world.try_sync(Products, product("New")));
+    looked_at!("a dry run of products that differ", world.try_sync(Products, product("Old")));
     looked_at!("products that differ", world.sync(Products, product("Old")));
     looked_at!("new stocks", world.sync(Stocks, stock(1)));
     looked_at!("the same stocks", world.sync(Stocks, stock(1)));
@@ -180,4 +182,24 @@ async fn a_claim_reads_no_other_line_however_few_they_are_and_however_many_jobs_
     assert!(matches!(claimed, Claimed::Now(_)));
     // each index of the tables costs a few; a line of two thousand jobs would be hundreds
     assert!(looked_at < 150, "{looked_at} pages");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_dry_run_reads_no_record_of_the_audit_but_its_own(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options.options([("plan_cache_mode", "force_generic_plan")])).await;
+    // all of one job: a plan that knows no job's share expects them all, and finds them in their order
+    let audited =
+        "INSERT INTO audit (id, at, actor_type, actor_name, action, entity_type, entity_id, changes, job_id)
+                   SELECT uuid_v7(), now(), 'user', 'u', 'update', 'product', uuid_v7(), '{}', eshop.id
+                   FROM eshop, generate_series(1, 20000) AS n";
+    world.execute(audited).await;
+    world.execute("VACUUM ANALYZE").await;
+    let read = "SELECT sum(idx_tup_fetch + seq_tup_read)::bigint FROM pg_stat_user_tables WHERE relname LIKE 'audit%'";
+    pages(&world).await;
+    let before = world.count(read).await;
+    let job = world.try_sync(Products, [r#"{"productSku":"P1","name":"Mug"}"#]).await;
+    world.drain().await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [1, 0, 0]));
+    pages(&world).await;
+    assert_eq!(world.count(read).await - before, 1);
 }

@@ -122,8 +122,7 @@ impl Effect {
     }
 }
 
-/// What the execution of a chunk has changed, of the records that its kind is about: read from the audit, in its order. All that
-/// the audit has of a dry run is of this execution, since every other one was taken back.
+/// What the execution of a chunk has changed, of the records that its kind is about: read from the audit, in its order.
 /// What is not listed is only counted: of that, no more is read than is needed.
 async fn effects(connection: &mut PgConnection, claim: &Claim, is_listed: bool) -> Result<Vec<Effect>, Fate> {
     let entity = match claim.kind {
@@ -146,7 +145,7 @@ async fn effects(connection: &mut PgConnection, claim: &Claim, is_listed: bool) 
                   END AS key
            -- in the order that only the index by jobs has: by its id alone, all of the audit may be read
            FROM audit a WHERE a.job_id BETWEEN $1 AND $1 AND a.entity_type = $2 ORDER BY a.job_id, a.id"#,
-        claim.job.get(),
+        claim.origin.job as Option<JobId>,
         entity,
         is_listed,
     )
