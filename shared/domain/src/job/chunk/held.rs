@@ -191,7 +191,7 @@ pub async fn end(tx: &mut PgConnection, claim: &Claim, count: Count) -> Result<H
          SET state = 'succeeded', leased_until = NULL, keys = NULL, error = NULL, changed = $4, unchanged = $5,
              failed = $6, finished_at = clock_timestamp(),
              -- of a dry run, to be applied
-             payload = CASE WHEN $7 THEN payload END, compared = CASE WHEN $7 THEN compared END
+             payload = CASE WHEN $7 THEN payload END, compared = CASE WHEN $7 THEN $8::text[] END
          WHERE job_id = $1 AND number = $2 AND token = $3 AND leased_until IS NOT NULL",
         claim.job.get(),
         claim.number,
@@ -200,6 +200,7 @@ pub async fn end(tx: &mut PgConnection, claim: &Claim, count: Count) -> Result<H
         count.unchanged,
         count.failed,
         claim.is_dry_run,
+        claim.compared.as_deref() as Option<&[Option<String>]>,
     )
     .execute(tx)
     .await?;

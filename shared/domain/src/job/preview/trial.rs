@@ -27,6 +27,7 @@ use longshore_kernel::ids::{self, JobId};
 #[derive(Debug)]
 pub struct Trial {
     compared: Compared,
+    /// Deliveries that this transaction, or those before it on the connection, wrote.
     deliveries_before: i64,
     /// Whether there is room for its items.
     is_listed: bool,
@@ -39,9 +40,16 @@ impl Trial {
     /// Those of the database; items that cannot be read.
     pub async fn begin(change: &mut Change<'_>, claim: &Claim) -> Result<Self, Fate> {
         let compared = compared::look(change.connection(), claim).await?;
-        let (deliveries_before, rows) = before(change.connection(), claim).await?;
+        let before = sqlx::query!(
+            r#"SELECT pg_stat_get_xact_tuples_inserted('delivery'::regclass) AS "deliveries!", (preview ->> 'rows')::bigint AS rows
+               FROM job WHERE id = $1"#,
+            claim.job.get(),
+        )
+        .fetch_one(change.connection())
+        .await?;
         change.try_out().await?;
-        Ok(Self { compared, deliveries_before, is_listed: rows < KEPT })
+        let is_listed = before.rows.is_none_or(|rows| rows < KEPT);
+        Ok(Self { compared, deliveries_before: before.deliveries, is_listed })
     }
 
     /// Takes back what was tried, and ends the chunk with what was found.
@@ -51,34 +59,13 @@ impl Trial {
     pub async fn end(self, change: &mut Change<'_>, claim: &Claim, outcome: Outcome) -> Result<Hold, Fate> {
         let Outcome { count, errors } = outcome;
         let effects = effects(change.connection(), claim, self.is_listed).await?;
-        let (deliveries, _) = before(change.connection(), claim).await?;
         change.take_back().await?;
         let found = Found::of(claim, effects, &errors, self.is_listed)?;
-        // the chunk before its job, the usual order of locks
-        sqlx::query!(
-            "UPDATE job_chunk SET compared = $4 WHERE job_id = $1 AND number = $2 AND token = $3 AND leased_until IS NOT NULL",
-            claim.job.get(),
-            claim.number,
-            claim.token,
-            &self.compared as &[Option<String>],
-        )
-        .execute(change.connection())
-        .await?;
-        found.record(change.connection(), claim.job, deliveries - self.deliveries_before).await?;
-        Ok(execution::complete(change, claim, count, &errors).await?)
+        let claim = Claim { compared: Some(self.compared), ..claim.clone() };
+        let held = execution::complete(change, &claim, count, &errors).await?;
+        found.record(change.connection(), claim.job, self.deliveries_before).await?;
+        Ok(held)
     }
-}
-
-/// Deliveries that this transaction, or those before it on the connection, wrote; and items that the dry run has found.
-async fn before(connection: &mut PgConnection, claim: &Claim) -> Result<(i64, i64), sqlx::Error> {
-    let found = sqlx::query!(
-        r#"SELECT pg_stat_get_xact_tuples_inserted('delivery'::regclass) AS "inserted!",
-                  coalesce((SELECT (preview ->> 'rows')::bigint FROM job WHERE id = $1), 0) AS "rows!""#,
-        claim.job.get(),
-    )
-    .fetch_one(connection)
-    .await?;
-    Ok((found.inserted, found.rows))
 }
 
 /// What became of a record, by the audit.
@@ -184,10 +171,10 @@ impl Found {
         let mut found = Self::default();
         let records: Vec<(Would, Effect)> =
             put_together(effects).into_iter().map(|record| (found.count(&record), record)).collect();
-        if !is_listed {
+        let refused: Vec<&ItemError> = errors.iter().filter(|error| !error.notice).collect();
+        if !is_listed || records.is_empty() && refused.is_empty() {
             return Ok(found);
         }
-        let refused: Vec<&ItemError> = errors.iter().filter(|error| !error.notice).collect();
         let indexes: HashSet<i32> = refused.iter().map(|error| error.index).collect();
         let keys: Vec<Option<String>> = if claim.has_rows() {
             row::keys(claim)?
@@ -259,17 +246,21 @@ impl Found {
     }
 
     /// Adds it to what the other chunks found, and keeps as many of its items as the dry run has room for.
-    async fn record(mut self, tx: &mut PgConnection, job: JobId, deliveries: i64) -> Result<(), Fate> {
+    async fn record(mut self, tx: &mut PgConnection, job: JobId, deliveries_before: i64) -> Result<(), Fate> {
         let rows = i64::try_from(self.items.len()).unwrap_or(i64::MAX);
-        self.sums.extend([("deliveries", deliveries), ("rows", rows)]);
+        self.sums.insert("rows", rows);
         let sums = self.sums.into_iter().map(|(name, sum)| (name.to_owned(), json!(sum))).collect();
+        // what was taken back is counted, too
         let with_these = sqlx::query_scalar!(
             r#"UPDATE job
-               SET preview = (SELECT jsonb_object_agg(s.name, s.value::bigint + coalesce(($2::jsonb ->> s.name)::bigint, 0))
+               SET preview = (SELECT jsonb_object_agg(s.name, s.value::bigint + coalesce((found.sums ->> s.name)::bigint, 0))
                               FROM jsonb_each_text(preview) AS s (name, value))
+               FROM (SELECT $2::jsonb || jsonb_build_object('deliveries',
+                                pg_stat_get_xact_tuples_inserted('delivery'::regclass) - $3::bigint)) AS found (sums)
                WHERE id = $1 RETURNING (preview ->> 'rows')::bigint AS "rows!""#,
             job.get(),
             Value::Object(sums),
+            deliveries_before,
         )
         .fetch_one(&mut *tx)
         .await?;
