@@ -238,6 +238,31 @@ async fn a_sync_of_products_does_what_its_dry_run_says(_: PgPoolOptions, options
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_dry_run_keeps_as_many_items_as_it_has_room_for(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let rows = (0..30).map(|n| json!({"productSku": format!("P{n}"), "name": "Mug"}).to_string());
+    // as if other chunks had found so many
+    let found = async |items: i64| {
+        let found = sqlx::query("UPDATE job SET preview = preview || jsonb_build_object('rows', $1::bigint)");
+        found.bind(items).execute(&world.owner).await.unwrap();
+    };
+    let tried = world.try_sync(Products, rows.clone()).await;
+    found(preview::KEPT - 10).await;
+    world.drain().await;
+    let kept = items(&world, tried).await;
+    assert_eq!([&kept[0], &kept[9]], ["0 P0 create", "9 P9 create"]);
+    assert_eq!((kept.len(), &world.job(tried).await["preview"]["created"]), (10, &json!(30)));
+    // none is looked for when there is no room
+    let tried = world.try_sync(Products, rows).await;
+    found(preview::KEPT).await;
+    world.drain().await;
+    assert_eq!(
+        (items(&world, tried).await.len(), &world.job(tried).await["preview"]["created"]),
+        (0, &json!(30))
+    );
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_sync_of_stocks_does_what_its_dry_run_says(_: PgPoolOptions, options: PgConnectOptions) {
     let place = Place::new(&options, 4).await;
     let world = &place.world;

@@ -62,6 +62,8 @@ impl Trial {
         change.take_back().await?;
         let found = Found::of(claim, effects, &errors, self.is_listed)?;
         let claim = Claim { compared: Some(self.compared), ..claim.clone() };
+        // what takes long comes before the row of the job is locked: its other chunks wait for that
+        keep(change.connection(), claim.job, &found.items).await?;
         let held = execution::complete(change, &claim, count, &errors).await?;
         found.record(change.connection(), claim.job, self.deliveries_before).await?;
         Ok(held)
@@ -245,7 +247,7 @@ impl Found {
         }
     }
 
-    /// Adds it to what the other chunks found, and keeps as many of its items as the dry run has room for.
+    /// Adds it to what the other chunks found, and forgets those of its items that the dry run has no room for.
     async fn record(mut self, tx: &mut PgConnection, job: JobId, deliveries_before: i64) -> Result<(), Fate> {
         let rows = i64::try_from(self.items.len()).unwrap_or(i64::MAX);
         self.sums.insert("rows", rows);
@@ -265,8 +267,16 @@ impl Found {
         .fetch_one(&mut *tx)
         .await?;
         let room = usize::try_from(KEPT - (with_these - rows)).unwrap_or(0);
-        self.items.truncate(room);
-        keep(tx, job, &self.items).await?;
+        let surplus: Vec<i32> = self.items.iter().skip(room).map(|item| item.index).collect();
+        if !surplus.is_empty() {
+            sqlx::query!(
+                "DELETE FROM job_preview_row WHERE job_id = $1 AND index = ANY ($2)",
+                job.get(),
+                &surplus
+            )
+            .execute(tx)
+            .await?;
+        }
         Ok(())
     }
 }
