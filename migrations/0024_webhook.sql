@@ -4,10 +4,13 @@ CREATE TABLE webhook (
     id uuid PRIMARY KEY,
     organisation_id uuid NOT NULL REFERENCES organisation,
     eshop_id uuid NOT NULL REFERENCES eshop,
-    event text NOT NULL CONSTRAINT event_is_known CHECK (event IN (
+    -- the types that it hears of
+    events text[] NOT NULL CONSTRAINT events_are_known CHECK (cardinality(events) BETWEEN 1 AND 20 AND events <@ ARRAY[
         'organization_change', 'product_change', 'product_stock_change', 'stock_advice_status_change',
         'expedition_status_change', 'expedition_booked_change', 'expedition_change', 'sync_finished', 'job_finished', 'restored',
-        'test', '*')),
+        'test']),
+    -- the same in a word: the only type, or `*`, which stands for those that there were; null: several
+    event text CONSTRAINT event_says_the_same CHECK (event = '*' OR events = ARRAY[event]),
     destination text NOT NULL,
     active boolean NOT NULL,
     authentication_type text NOT NULL
@@ -31,7 +34,7 @@ CREATE TABLE webhook (
 );
 CREATE INDEX webhook_by_creation ON webhook (organisation_id, created_at, id);
 CREATE INDEX webhook_by_change ON webhook (changed_at, id);
-CREATE INDEX webhook_by_eshop ON webhook (eshop_id, event);
+CREATE INDEX webhook_by_eshop ON webhook (eshop_id);
 -- webhooks that need attention are found without reading the healthy ones
 CREATE INDEX webhook_disabled ON webhook (disabled_at) WHERE disabled_at IS NOT NULL;
 -- those that somebody deactivated: the overview names them, and most webhooks are active

@@ -53,7 +53,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use longshore_domain::list::resource::Resource;
-use serde_json::Value;
+use longshore_domain::webhook::event::{NAMES, SUBSCRIBABLE};
+use serde_json::{Value, json};
 use utoipa::openapi::example::ExampleBuilder;
 use utoipa::openapi::path::PathsBuilder;
 use utoipa::openapi::schema::ComponentsBuilder;
@@ -112,6 +113,16 @@ fn told() -> &'static Value {
         part::gather_security(&mut told);
         part::gather_requests(&mut told);
         part::gather_choices(&mut told);
+        let integer = json!({"type": "integer", "format": "int64", "minimum": 0, "maximum": i64::MAX});
+        let text_or_integer = json!([{"type": "string", "maxLength": 255}, integer, {"type": "null"}]);
+        part::gather_schemas(
+            &mut told,
+            &[
+                ("EventType", json!({"type": "string", "enum": NAMES})),
+                ("WebhookEvent", json!({"type": "string", "enum": SUBSCRIBABLE})),
+                ("TextOrInteger", json!({"oneOf": text_or_integer})),
+            ],
+        );
         part::gather_parameters(&mut told);
         told
     });

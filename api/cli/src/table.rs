@@ -63,7 +63,8 @@ fn coloured(word: &str, cell: &str) -> String {
 
 /// The value at a dotted path of a record, as a cell. Times are those of members that are named as times are.
 pub(super) fn cell(record: &Value, path: &str) -> String {
-    let found = path.split('.').try_fold(record, |value, name| value.get(name));
+    let at = |path: &str| path.split('.').try_fold(record, |value, name| value.get(name));
+    let found = path.split('|').find_map(|path| at(path).filter(|found| !found.is_null()));
     let name = path.rsplit('.').next().unwrap_or(path);
     let is_time = ["at", "since", "until"].contains(&name)
         || ["At", "Since", "Until"].iter().any(|end| name.ends_with(end));
@@ -73,6 +74,9 @@ pub(super) fn cell(record: &Value, path: &str) -> String {
             text.parse::<DateTime<Utc>>().map_or_else(|_| shown(text), |at| moment(at, now()))
         }
         Some(Value::String(text)) => shown(text),
+        Some(Value::Array(texts)) if texts.iter().all(Value::is_string) => {
+            shown(&texts.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", "))
+        }
         Some(other) => shown(&other.to_string()),
     }
 }

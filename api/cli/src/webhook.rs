@@ -65,9 +65,9 @@ pub(super) struct Create {
     /// Id or name of the e-shop whose events it receives.
     #[arg(long, value_parser = Named::eshop)]
     eshop: Named,
-    /// Type of its events, such as `product_change`; `*` for all.
-    #[arg(long, default_value = "*")]
-    event: String,
+    /// Types of its events, such as `product_change,sync_finished`; `*` for all.
+    #[arg(long, value_name = "TYPES", default_value = "*", value_delimiter = ',')]
+    events: Vec<String>,
     /// URL to call: `https`, without credentials, fragment or private address.
     #[arg(long, value_name = "URL")]
     destination: String,
@@ -153,7 +153,7 @@ impl List {
         let columns = [
             ("id", "id"),
             ("e-shop", "eshop.name"),
-            ("event", "event"),
+            ("event", "event|events"),
             ("active", "active"),
             ("health", "health"),
             ("held until", "heldUntil"),
@@ -167,9 +167,14 @@ impl List {
 impl Create {
     async fn run(self) -> anyhow::Result<Exit> {
         let client = self.remote.client()?;
+        let (event, events) = match <[String; 1]>::try_from(self.events) {
+            Ok([one]) => (Some(one), Vec::new()),
+            Err(several) => (None, several),
+        };
         let webhook = WebhookToCreate {
             eshop: self.eshop.id(&client).await?,
-            event: self.event,
+            event,
+            events,
             destination: self.destination,
             active: !self.inactive,
         };

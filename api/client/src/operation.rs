@@ -29,8 +29,12 @@ const IMPORT_ORDERS: &str = "/api/partner-integration/eshop/sync/expeditions";
 pub struct WebhookToCreate {
     /// The e-shop whose events it receives.
     pub eshop: Uuid,
-    /// The type of its events, as in `product_change`; `*` for all.
-    pub event: String,
+    /// The type of its events, as in `product_change`; `*` for all that there are. Nothing: `events`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub event: Option<String>,
+    /// Several types, instead of `event`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<String>,
     /// An `https` URL without credentials or fragment, of no private address.
     pub destination: String,
     /// Whether it sends; an inactive one keeps its deliveries.

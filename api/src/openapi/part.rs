@@ -207,6 +207,35 @@ pub(super) fn gather_choices(document: &mut Value) {
     }
 }
 
+/// Declares once each of these schemas, which are said in several places, also where the value may be null.
+pub(super) fn gather_schemas(document: &mut Value, named: &[(&str, Value)]) {
+    let schemas = &mut document["components"]["schemas"];
+    for (name, schema) in named {
+        let reference = json!({"$ref": format!("#/components/schemas/{name}")});
+        let mut or_null = schema.clone();
+        if let Some(words) = or_null["enum"].as_array_mut() {
+            words.push(Value::Null);
+            or_null["type"] = json!([schema["type"], "null"]);
+        }
+        let mut tell = |members: &mut Map<String, Value>| {
+            let description = members.get("description").cloned();
+            let mut said = Value::Object(std::mem::take(members));
+            said.as_object_mut().and_then(|said| said.remove("description"));
+            let told = match &said {
+                said if said == schema => reference.clone(),
+                said if *said == or_null => json!({"anyOf": [reference, {"type": "null"}]}),
+                _ => said,
+            };
+            members.extend(told.as_object().cloned().unwrap_or_default());
+            members.extend(description.map(|text| ("description".to_owned(), text)));
+        };
+        members(schemas).flat_map(members).for_each(|said| each_object(said, &mut tell));
+        if let Some(schemas) = schemas.as_object_mut() {
+            schemas.entry(*name).or_insert_with(|| schema.clone());
+        }
+    }
+}
+
 /// The value that is there most often.
 fn most_frequent(values: impl Iterator<Item = Value>) -> Option<Value> {
     let mut times: BTreeMap<String, (usize, Value)> = BTreeMap::new();

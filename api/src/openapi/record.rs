@@ -147,7 +147,7 @@ fn value(owner: &str, field: &Field) -> Said {
         Kind::Date => date(),
         Kind::Boolean => boolean(),
         Kind::Ids | Kind::Many(..) => array_of(id()),
-        Kind::Texts => array_of(any_text()),
+        Kind::Texts => array_of(field.among.map_or_else(any_text, one_of)),
         Kind::Json => anything(),
         Kind::Object(fields) => members(fields, field.name),
         Kind::Rows(_, fields) => array_of(members(fields, field.name.trim_end_matches('s'))),

@@ -230,7 +230,8 @@ fn shown_with_secret() -> Value {
 
 const MEANINGS: &[(&str, &str)] = &[
     ("eshop", "The e-shop whose events the webhook receives. It cannot be changed."),
-    ("event", "The event type of the subscription; `*` means all types."),
+    ("event", "The only event type, or `*`: all that there were when it was stored. Null: several."),
+    ("events", "The event types. A body says `event` or `events`."),
     ("destination", "An `https` URL without credentials, fragment or private address."),
     ("authentication", "Credentials that are sent with every call, in addition to the signature."),
     ("health", "`failing`: the last attempt failed. `disabled`: the service disabled the webhook."),
@@ -251,7 +252,7 @@ pub(super) const WEBHOOK: Described = Described {
     shapes: &[("authentication", of_webhook)],
     example: || {
         json!({
-            "id": HOOK, "eshop": ESHOP, "event": "product_change",
+            "id": HOOK, "eshop": ESHOP, "event": "product_change", "events": ["product_change"],
             "destination": "https://shop.example/hooks/longshore", "active": true,
             "authentication": {"type": "bearer", "token": "***"}, "health": "healthy", "disabledReason": null,
             "heldUntil": null, "maxInFlight": 16, "ordered": false, "createdAt": CREATED, "changedAt": CHANGED, "version": 3,

@@ -187,8 +187,8 @@ async fn a_deleted_image_is_gone_with_its_bytes(_: PgPoolOptions, options: PgCon
 async fn each_change_of_images_is_audited_and_sent(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     sqlx::raw_sql(
-        "INSERT INTO webhook (id, organisation_id, eshop_id, event, destination, active, authentication_type, secret)
-         SELECT uuid_v7(), organisation_id, id, 'product_change', 'http://127.0.0.1:1/', true, 'none', '' FROM eshop",
+        "INSERT INTO webhook (id, organisation_id, eshop_id, events, destination, active, authentication_type, secret)
+         SELECT uuid_v7(), organisation_id, id, ARRAY['product_change'], 'http://127.0.0.1:1/', true, 'none', '' FROM eshop",
     )
     .execute(&world.owner)
     .await

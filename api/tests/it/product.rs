@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use http::Method;
 use longshore_domain::account::eshop::{self, NewEshop};
+use longshore_domain::webhook::event::{ALL, NAMES};
 use longshore_kernel::context::Origin;
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
@@ -110,7 +111,7 @@ impl World {
     pub(crate) async fn webhook(&self, eshop: Uuid, event: &str) -> Uuid {
         sqlx::query_scalar(
             "WITH made AS (
-                 INSERT INTO webhook (id, organisation_id, eshop_id, event, destination, active, authentication_type, secret)
+                 INSERT INTO webhook (id, organisation_id, eshop_id, events, destination, active, authentication_type, secret)
                  VALUES (uuid_v7(), $1, $2, $3, 'http://127.0.0.1:1/', true, 'none', '') RETURNING id
              ), lane AS (
                  INSERT INTO webhook_lane (webhook_id) SELECT id FROM made
@@ -119,7 +120,7 @@ impl World {
         )
         .bind(self.api.tenant.organisation)
         .bind(eshop)
-        .bind(event)
+        .bind(if event == ALL { NAMES.to_vec() } else { vec![event] })
         .fetch_one(&self.owner)
         .await
         .unwrap()

@@ -7,6 +7,7 @@ mod replay;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::Method;
+use longshore_domain::webhook::event::NAMES;
 use longshore_kernel::access::Role;
 use longshore_testkit::services;
 use longshore_testkit::world::Tenant;
@@ -283,7 +284,7 @@ async fn an_update_changes_the_given_fields_and_only_differences_count(
     );
     assert_eq!(
         audited().await,
-        json!([{"event": ["product_change", "*"], "maxInFlight": [16, 4], "ordered": [false, true]}])
+        json!([{"events": [["product_change"], NAMES], "maxInFlight": [16, 4], "ordered": [false, true]}])
     );
 
     let stale = [("if-match", before.header("etag").unwrap())];
@@ -299,6 +300,96 @@ async fn an_update_changes_the_given_fields_and_only_differences_count(
     let masked = json!({"authentication": {"type": "bearer", "token": "***"}});
     let violations = api.put(&api.user, &path, masked).await.expect(400).violations();
     assert_eq!(violations, ["authentication.token required"]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_webhook_hears_of_several_types(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = Api::new(&options).await;
+    let of = |events: Value| {
+        let mut body = webhook(&api);
+        body.as_object_mut().unwrap().remove("event");
+        body["events"] = events;
+        body
+    };
+    let some = create(&api, of(json!(["sync_finished", "product_change", "sync_finished"]))).await;
+    assert_eq!(
+        (&some["event"], &some["events"]),
+        (&Value::Null, &json!(["product_change", "sync_finished"]))
+    );
+    let one = create(&api, of(json!(["product_change"]))).await;
+    assert_eq!((&one["event"], &one["events"]), (&json!("product_change"), &json!(["product_change"])));
+    let mut body = webhook(&api);
+    body["event"] = json!("*");
+    let all = create(&api, body).await;
+    assert_eq!((&all["event"], &all["events"]), (&json!("*"), &json!(NAMES)));
+
+    // who subscribes to a type
+    for (event, expected) in [("sync_finished", 2), ("product_change", 3), ("expedition_change", 1)] {
+        let criteria = json!({"criteria": {"events": {"eq": event}}});
+        let found = api.post(&api.user, &format!("{PATH}/list"), criteria).await.expect(200).json();
+        assert_eq!(found["results"].as_array().unwrap().len(), expected, "{event}: {found}");
+    }
+    let product = json!({"organisation": api.tenant.organisation, "eshops": [api.tenant.eshop], "productSku": "MUG-1",
+        "internalSku": "MUG-1", "name": "Mug", "weight": 320, "active": true, "imeiCheckRequired": false});
+    api.post(&api.user, "/api/product", product).await.expect(201);
+    let organisation = format!("/api/organisation/{}", api.tenant.organisation);
+    api.put(&api.superadmin, &organisation, json!({"name": "Other"})).await.expect(200);
+    let pool = PgPool::connect_with(options).await.unwrap();
+    let heard: Vec<(Uuid, String)> = sqlx::query_as(
+        "SELECT d.webhook_id, e.type FROM delivery d JOIN event e ON e.id = d.event_id ORDER BY d.webhook_id, e.type",
+    )
+    .fetch_all(&pool)
+    .await
+    .unwrap();
+    let mut expected: Vec<(Uuid, String)> = [
+        (&some, "product_change"),
+        (&one, "product_change"),
+        (&all, "organization_change"),
+        (&all, "product_change"),
+    ]
+    .map(|(webhook, event)| (webhook["id"].as_str().unwrap().parse().unwrap(), event.to_owned()))
+    .to_vec();
+    expected.sort();
+    assert_eq!(heard, expected);
+
+    // a record that is sent back stays as it is, and with one of the two changed, that one holds
+    let path = format!("{PATH}/{}", some["id"].as_str().unwrap());
+    let put = async |event: Value, events: Value| {
+        let reply = api.put(&api.user, &path, json!({"event": event, "events": events})).await;
+        if reply.status == 200 { Ok(reply.json()["events"].clone()) } else { Err(reply.violations()) }
+    };
+    let several = json!(["product_change", "sync_finished"]);
+    assert_eq!(put(Value::Null, several.clone()).await, Ok(several.clone()));
+    assert_eq!(put(json!("job_finished"), several.clone()).await, Ok(json!(["job_finished"])));
+    assert_eq!(put(json!("job_finished"), json!(["test"])).await, Ok(json!(["test"])));
+    assert_eq!(put(json!("test"), json!(["test"])).await, Ok(json!(["test"])));
+    let contradiction = Err(vec!["events contradiction".to_owned()]);
+    assert_eq!(put(json!("*"), json!(["product_change"])).await, contradiction);
+    let refused = api.put(&api.user, &path, json!({"event": null})).await.expect(400);
+    assert_eq!(refused.violations(), ["event contradiction"]);
+    let after = api.put(&api.user, &path, json!({"events": several})).await.expect(200).json();
+    assert_eq!((&after["event"], &after["events"]), (&Value::Null, &several));
+    api.put(&api.user, &path, json!({"event": null})).await.expect(200);
+    for (events, expected) in [
+        (json!([]), "events invalid_count"),
+        (json!(["*"]), "events[0] not_allowed"),
+        (json!(["weather_change"]), "events[0] not_allowed"),
+        (json!("product_change"), "events wrong_type"),
+    ] {
+        let violations = api.post(&api.user, PATH, of(events)).await.expect(400).violations();
+        assert_eq!(violations, [expected]);
+    }
+    let mut both = of(json!(["test"]));
+    both["event"] = json!("product_change");
+    let refused = api.post(&api.user, PATH, both).await.expect(400);
+    assert_eq!(refused.violations(), ["events contradiction"]);
+    // a copy of another one
+    let mut copy = of(several.clone());
+    copy["event"] = Value::Null;
+    assert_eq!(create(&api, copy.clone()).await["events"], several);
+    copy.as_object_mut().unwrap().remove("events");
+    let refused = api.post(&api.user, PATH, copy).await.expect(400);
+    assert_eq!(refused.violations(), ["event contradiction"]);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -72,8 +72,8 @@ impl Api {
         event: &str,
         destination: &str,
     ) -> anyhow::Result<Webhook> {
-        let (event, destination) = (event.to_owned(), destination.to_owned());
-        let webhook = WebhookToCreate { eshop, event, destination, active: true };
+        let (event, destination) = (Some(event.to_owned()), destination.to_owned());
+        let webhook = WebhookToCreate { eshop, event, events: Vec::new(), destination, active: true };
         let created = self.client.create_webhook(&webhook).send().await?;
         Ok(Webhook { id: created.id, secret: created.secret.context("a new webhook has no secret")? })
     }

@@ -32,7 +32,7 @@
 //!
 //! # Adding an event type
 //!
-//! One row of [`event::TYPES`], its name in the CHECK of `webhook.event`, its [example](event::example); then name it in the
+//! One row of [`event::TYPES`], its name in the CHECK of `webhook.events`, its [example](event::example); then name it in the
 //! `record_change!` of the change.
 
 pub mod delivery;

@@ -210,7 +210,7 @@ macro_rules! recorded {
                 CROSS JOIN LATERAL (
                     SELECT array_agg(w.id) AS webhooks, array_agg(w.eshop_id) AS shops, array_agg(w.active) AS awake,
                            array_agg(CASE WHEN NOT w.ordered THEN w.changed_at END) AS versions
-                    FROM webhook w WHERE "# + $event + r#"::text IS NOT NULL AND w.eshop_id = ANY (recorded.eshops) AND w.event IN ("# + $event + r#", '*')
+                    FROM webhook w WHERE "# + $event + r#"::text IS NOT NULL AND w.eshop_id = ANY (recorded.eshops) AND "# + $event + r#" = ANY (w.events)
                 ) listening
             ),
             audited AS (

@@ -302,7 +302,7 @@ async fn webhooks(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Proble
     hits!(
         db,
         wanted,
-        r#"SELECT w.id, w.destination AS name, s.name || ' · ' || w.event AS "of?" FROM webhook w JOIN eshop s ON s.id = w.eshop_id
+        r#"SELECT w.id, w.destination AS name, s.name || ' · ' || coalesce(w.event, array_to_string(w.events, ', ')) AS "of?" FROM webhook w JOIN eshop s ON s.id = w.eshop_id
            WHERE in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id)
              AND CASE WHEN $3::uuid IS NOT NULL THEN w.id = $3 ELSE w.destination ILIKE $4 END
            ORDER BY w.id DESC LIMIT $5"#,
@@ -354,7 +354,7 @@ async fn deliveries(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Prob
                SELECT d.id, d.webhook_id, d.eshop_id, w.organisation_id, a.type, 'pending'
                -- a test is sent whatever its webhook subscribes to
                FROM about a JOIN webhook w ON w.organisation_id = a.organisation_id
-                   AND (w.event IN ('*', a.type) OR w.id = a.entity_id)
+                   AND (a.type = ANY (w.events) OR w.id = a.entity_id)
                CROSS JOIN LATERAL (
                    SELECT * FROM delivery d WHERE d.webhook_id = ANY (ARRAY[w.id])
                    ORDER BY d.webhook_id, d.next_attempt_at, d.id LIMIT $5

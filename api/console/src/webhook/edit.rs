@@ -2,7 +2,8 @@
 
 use axum::response::Response;
 use longshore_domain::list;
-use longshore_domain::list::fields::subscription::{SUBSCRIBABLE, WEBHOOK};
+use longshore_domain::list::fields::subscription::WEBHOOK;
+use longshore_domain::webhook::event::{SUBSCRIBABLE, TYPES};
 use longshore_domain::webhook::subscription;
 use longshore_http::extract::{Failure, Id, permit};
 use longshore_kernel::answer::Answer;
@@ -12,7 +13,7 @@ use longshore_operate::eshop;
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
-use crate::form::{Asked, VERSION, unchanged};
+use crate::form::{Asked, VERSION, full, unchanged};
 use crate::layout::Section;
 use crate::piece::{self, alert, checked, options, switch};
 use crate::secret::{self, Once};
@@ -22,8 +23,9 @@ type Asking = Visit<permit::WriteWebhooks>;
 type Acting = Act<permit::WriteWebhooks>;
 
 /// The fields of the form, as the body of the API names them.
-const FIELDS: [&str; 8] = [
+const FIELDS: [&str; 9] = [
     "event",
+    "events",
     "destination",
     "maxInFlight",
     "ordered",
@@ -62,13 +64,17 @@ pub(crate) async fn create(Id(id): Id<EshopId>, act: Acting) -> Result<Response,
 /// `GET /console/webhook/{id}/edit`.
 pub(crate) async fn edit(Id(id): Id<WebhookId>, mut visit: Asking) -> Result<Response, Failure> {
     let stored = stored(&visit, id).await?;
-    let text = |name: &str| match &stored[name] {
+    let text = |value: &Value| match value {
+        Value::Null => String::new(),
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
     let names = [VERSION, "event", "destination", "maxInFlight", "ordered"];
-    let form = visit.filled(Asked::of(names.map(|name| (name, text(name))).into()));
-    let (back, destination) = (format!("/console/webhook/{id}"), text("destination"));
+    let several = stored["events"].as_array().filter(|_| stored["event"].is_null());
+    let events = several.into_iter().flatten().map(|event| ("events", text(event)));
+    let filled = names.iter().map(|name| (*name, text(&stored[*name]))).chain(events);
+    let form = visit.filled(Asked::of(filled.collect()));
+    let (back, destination) = (format!("/console/webhook/{id}"), text(&stored["destination"]));
     let content = html! {
         p.trail { a href="/console/webhook" { "Webhooks" } " / " a href=(back) { (destination) } " / edit" }
         h1 { "Edit the webhook" }
@@ -98,9 +104,11 @@ pub(crate) async fn store(Id(id): Id<WebhookId>, act: Acting) -> Result<Response
 /// The body of the API that a form says. What is left empty of the authentication stays as it is stored.
 fn body(form: &Asked, stored: Option<&Value>) -> Map<String, Value> {
     let mut body = Map::new();
-    for name in ["event", "destination"] {
-        body.insert(name.to_owned(), json!(form.get(name).unwrap_or_default()));
-    }
+    body.insert("destination".to_owned(), json!(form.get("destination").unwrap_or_default()));
+    match form.get("event") {
+        Some(event) => body.insert("event".to_owned(), json!(event)),
+        None => body.insert("events".to_owned(), form.all("events").collect()),
+    };
     if let Some(text) = form.get("maxInFlight") {
         // what is no number is refused by the rule of the API, at its path
         body.insert("maxInFlight".to_owned(), text.parse::<i64>().map_or_else(|_| json!(text), |n| json!(n)));
@@ -119,7 +127,17 @@ fn fields(visit: &Asking, form: &Asked, stored: Option<&Value>) -> Markup {
         fieldset {
             legend { "Destination" }
             (checked(form, refused, "destination", "Address", "url"))
-            (options(form, refused, "event", "Event", SUBSCRIBABLE.iter().map(|name| (*name, *name))))
+            (options(form, refused, "event", "Event", SUBSCRIBABLE.iter().map(|name| (*name, *name)).chain([("", "several, checked below")])))
+            details open[form.get("event").is_none()] {
+                summary { "Several events" }
+                @for kind in TYPES {
+                    label.switch-box {
+                        input type="checkbox" name="events" value=(kind.name) checked[form.all("events").any(|event| event == kind.name)];
+                        code { (kind.name) } span.muted { (kind.when) }
+                    }
+                }
+                @if let Some(wrong) = refused.message("events") { span.wrong { (full(wrong)) } }
+            }
         }
         fieldset {
             legend { "Delivery" }

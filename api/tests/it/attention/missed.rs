@@ -372,8 +372,8 @@ async fn much_that_is_switched_off_is_counted_and_the_last_is_named(
     let api = &world.api;
     sqlx::query(
         "WITH made AS (
-             INSERT INTO webhook (id, organisation_id, eshop_id, event, destination, active, authentication_type, secret, changed_at)
-             SELECT uuid_v7(), $1, $2, 'product_change', 'https://host-' || n || '.example/', false, 'none', '', now() - make_interval(hours => n)
+             INSERT INTO webhook (id, organisation_id, eshop_id, events, destination, active, authentication_type, secret, changed_at)
+             SELECT uuid_v7(), $1, $2, ARRAY['product_change'], 'https://host-' || n || '.example/', false, 'none', '', now() - make_interval(hours => n)
              FROM generate_series(1, 26) AS n RETURNING id
          )
          INSERT INTO webhook_lane (webhook_id) SELECT id FROM made",

@@ -238,8 +238,8 @@ async fn many_failing_destinations_do_not_hide_that_of_another(_: PgPoolOptions,
     let (neighbour, _) = world.stranger().await;
     sqlx::query(
         "WITH made AS (
-             INSERT INTO webhook (id, organisation_id, eshop_id, event, destination, active, authentication_type, secret)
-             SELECT uuid_v7(), $1, $2, 'product_change', 'https://host-' || n || '.example/', true, 'none', ''
+             INSERT INTO webhook (id, organisation_id, eshop_id, events, destination, active, authentication_type, secret)
+             SELECT uuid_v7(), $1, $2, ARRAY['product_change'], 'https://host-' || n || '.example/', true, 'none', ''
              FROM generate_series(1, 60) AS n RETURNING id, eshop_id
          ), waits AS (
              INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at)
@@ -265,8 +265,8 @@ async fn many_exhausted_deliveries_do_not_hide_those_of_another(_: PgPoolOptions
     let (neighbour, _) = world.stranger().await;
     let mut hooks: Vec<Uuid> = sqlx::query_scalar(
         "WITH made AS (
-             INSERT INTO webhook (id, organisation_id, eshop_id, event, destination, active, authentication_type, secret)
-             SELECT uuid_v7(), $1, $2, 'product_change', 'https://host-' || n || '.example/', true, 'none', ''
+             INSERT INTO webhook (id, organisation_id, eshop_id, events, destination, active, authentication_type, secret)
+             SELECT uuid_v7(), $1, $2, ARRAY['product_change'], 'https://host-' || n || '.example/', true, 'none', ''
              FROM generate_series(1, 210) AS n RETURNING id
          ), lane AS (
              INSERT INTO webhook_lane (webhook_id) SELECT id FROM made

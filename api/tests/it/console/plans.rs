@@ -284,8 +284,8 @@ async fn exhausted_deliveries_are_found_without_reading_all_of_them(
     let tenant = Tenant::create(&services, "Large").await.unwrap();
     let webhook: WebhookId = ids::new_id().into();
     for sql in [
-        "INSERT INTO webhook (id, organisation_id, eshop_id, event, destination, active, authentication_type, secret)
-         VALUES ($1, $2, $3, '*', 'https://shop.example/', true, 'none', '')",
+        "INSERT INTO webhook (id, organisation_id, eshop_id, event, events, destination, active, authentication_type, secret)
+         VALUES ($1, $2, $3, '*', '{product_change}', 'https://shop.example/', true, 'none', '')",
         "INSERT INTO exhausted_activity (minute, webhook_id, deliveries)
          SELECT date_trunc('minute', now()) - make_interval(mins => n), $1, 5 FROM generate_series(0, 10000) AS n
          WHERE $2::uuid <> $3::uuid",
@@ -367,8 +367,8 @@ async fn webhooks_with_few_deliveries_are_not_looked_for_among_those_of_few_with
     for n in 0..12 {
         let hook: WebhookId = sqlx::query_scalar(
             "WITH made AS (
-                 INSERT INTO webhook (id, organisation_id, eshop_id, event, destination, active, authentication_type, max_in_flight, secret)
-                 VALUES (uuid_v7(), $1, $2, '*', 'https://hooks.example/' || $3, $3 >= 2, 'none', 1, '') RETURNING id
+                 INSERT INTO webhook (id, organisation_id, eshop_id, event, events, destination, active, authentication_type, max_in_flight, secret)
+                 VALUES (uuid_v7(), $1, $2, '*', '{product_change}', 'https://hooks.example/' || $3, $3 >= 2, 'none', 1, '') RETURNING id
              )
              INSERT INTO webhook_lane (webhook_id, failures, failing_since)
              SELECT id, CASE WHEN $3 >= 2 THEN 9 ELSE 0 END, CASE WHEN $3 >= 2 THEN now() - interval '1 hour' END FROM made

@@ -146,9 +146,9 @@ async fn a_page_of_deliveries_reads_no_more_than_a_page_of_each_table(
     services::analyse_by_hand(&owner).await.unwrap();
     let hook = ids::new_id();
     let fill = format!(
-        "INSERT INTO webhook (id, organisation_id, eshop_id, event, destination, active, authentication_type, secret)
-         VALUES ('{hook}', '{own}', '{eshop}', '*', 'https://shop.example', true, 'none', ''),
-                (uuid_v7(), '{other}', '{others}', '*', 'https://noisy.example', true, 'none', '');
+        "INSERT INTO webhook (id, organisation_id, eshop_id, event, events, destination, active, authentication_type, secret)
+         VALUES ('{hook}', '{own}', '{eshop}', '*', '{{product_change}}', 'https://shop.example', true, 'none', ''),
+                (uuid_v7(), '{other}', '{others}', '*', '{{product_change}}', 'https://noisy.example', true, 'none', '');
          ANALYZE webhook, delivery, delivery_history;
          CREATE TEMP TABLE made AS
              SELECT w.*, n FROM webhook w, generate_series(1, {EACH}) AS n WHERE w.id <> '{hook}' OR n <= 30;

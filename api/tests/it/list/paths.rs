@@ -102,7 +102,9 @@ fn paths(
 
 fn value(field: &Field, operator: Operator) -> Value {
     let one = match field.kind {
-        Kind::Text if field.among.is_some() && !matches!(operator, Operator::Like | Operator::NotLike) => {
+        Kind::Text | Kind::Texts
+            if field.among.is_some() && !matches!(operator, Operator::Like | Operator::NotLike) =>
+        {
             json!(field.among.and_then(<[_]>::first))
         }
         Kind::Text | Kind::Texts => json!("x"),

@@ -138,9 +138,9 @@ async fn a_webhook_shows_its_health_and_never_a_secret(_: PgPoolOptions, options
     run(
         &api,
         "WITH hook AS (
-             INSERT INTO webhook (id, organisation_id, eshop_id, event, destination, active, authentication_type,
+             INSERT INTO webhook (id, organisation_id, eshop_id, event, events, destination, active, authentication_type,
                  authentication, secret)
-             VALUES ($1, $2, $3, '*', 'https://shop.example/hook', true, 'basic', 'sealed-a'::bytea, 'sealed-s'::bytea)
+             VALUES ($1, $2, $3, '*', '{product_change}', 'https://shop.example/hook', true, 'basic', 'sealed-a'::bytea, 'sealed-s'::bytea)
          )
          INSERT INTO webhook_lane (webhook_id) VALUES ($1)",
         id,
@@ -211,8 +211,8 @@ async fn a_delivery_is_found_while_it_waits_and_after_it_has_ended(
     let (hook, event, live, ended) = (ids::new_id(), ids::new_id(), ids::new_id(), ids::new_id());
     run(
         &api,
-        "INSERT INTO webhook (id, organisation_id, eshop_id, event, destination, active, authentication_type, secret)
-         VALUES ($1, $2, $3, '*', 'https://shop.example/hook', true, 'none', '')",
+        "INSERT INTO webhook (id, organisation_id, eshop_id, event, events, destination, active, authentication_type, secret)
+         VALUES ($1, $2, $3, '*', '{product_change}', 'https://shop.example/hook', true, 'none', '')",
         hook,
     )
     .await;

@@ -95,7 +95,7 @@ async fn delivered(psql: &mut PgConnection, listeners: &[Listeners<'_>]) -> anyh
                WHERE redelivery_of IS NULL GROUP BY event_id, webhook_id) ended
          FULL JOIN (SELECT event.id, webhook.id AS webhook FROM event JOIN webhook USING (organisation_id)
                     WHERE CASE event.type WHEN 'test' THEN event.entity_id = webhook.id
-                          ELSE webhook.event IN ('*', event.type) END) due
+                          ELSE event.type = ANY (webhook.events) END) due
            ON (due.id, due.webhook) = (ended.event_id, ended.webhook_id)
          WHERE due.id IS NULL OR ended.states IS DISTINCT FROM 'delivered'
            -- what was given up counts as recovered

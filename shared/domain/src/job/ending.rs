@@ -98,7 +98,7 @@ async fn records(tx: &mut PgConnection, ids: &[JobId]) -> Result<Vec<(JobId, Str
            WHERE j.id = ANY ($1) AND EXISTS (
                SELECT FROM webhook w
                WHERE w.organisation_id = j.organisation_id AND (j.eshop_id IS NULL OR w.eshop_id = j.eshop_id)
-                 AND w.event IN ($3, '*'))"#,
+                 AND $3 = ANY (w.events))"#,
         ids as &[JobId],
         ERRORS,
         JOB_FINISHED.name,

@@ -60,14 +60,14 @@ async fn listening(
     let Some(organisation) = organisation else {
         return sqlx::query_scalar!(
             r#"SELECT coalesce(max(n), 0) AS "n!" FROM (
-                   SELECT count(*) AS n FROM webhook WHERE event IN ($1, '*') GROUP BY organisation_id) AS of"#,
+                   SELECT count(*) AS n FROM webhook WHERE $1 = ANY (events) GROUP BY organisation_id) AS of"#,
             event,
         )
         .fetch_one(db)
         .await;
     };
     sqlx::query_scalar!(
-        r#"SELECT count(*) AS "n!" FROM webhook WHERE organisation_id = $1 AND event IN ($2, '*')"#,
+        r#"SELECT count(*) AS "n!" FROM webhook WHERE organisation_id = $1 AND $2 = ANY (events)"#,
         organisation.get(),
         event,
     )

@@ -9,7 +9,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::Value;
 use uuid::Uuid;
 
-pub use crate::list::fields::event::{ALL, NAMES, RESTORED, TEST, TYPES};
+pub use crate::list::fields::event::{ALL, NAMES, RESTORED, SUBSCRIBABLE, TEST, TYPES};
 use crate::record::shrunk;
 
 pub use longshore_kernel::change::EventType;
@@ -99,7 +99,6 @@ impl Event {
 
 #[cfg(test)]
 mod tests {
-    use crate::list::fields::subscription::SUBSCRIBABLE;
     use longshore_kernel::ids::EshopId;
     use proptest::prelude::*;
     use serde_json::json;

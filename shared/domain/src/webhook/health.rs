@@ -260,7 +260,8 @@ impl Webhook {
 pub async fn find(db: &Database, scope: &Scope, id: WebhookId) -> Result<Option<Webhook>, Problem> {
     let found = sqlx::query_as!(
         Webhook,
-        r#"SELECT w.id, w.organisation_id, o.name AS organisation, w.eshop_id, s.name AS eshop, w.event, w.destination,
+        r#"SELECT w.id, w.organisation_id, o.name AS organisation, w.eshop_id, s.name AS eshop,
+                  coalesce(w.event, array_to_string(w.events, ', ')) AS "event!", w.destination,
                   w.active, w.authentication_type, w.disabled_reason, w.disabled_at, w.max_in_flight, w.ordered,
                   w.created_at, f.secrets AS "former_secrets!", f.until AS "former_sign_until?",
                   l.failures, l.failing_since, l.probe_at, l.probes,

@@ -61,16 +61,16 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
         ENTITY,
         None,
         "WITH made AS (
-             INSERT INTO webhook (id, organisation_id, eshop_id, event, destination, active, authentication_type,
+             INSERT INTO webhook (id, organisation_id, eshop_id, event, events, destination, active, authentication_type,
                  authentication, secret, max_in_flight, ordered)
-             VALUES ($9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
+             VALUES ($9, $10, $11, $12, $21, $13, $14, $15, $16, $17, $18, $19)
              RETURNING *
          ), lane AS (
              INSERT INTO webhook_lane (webhook_id) SELECT id FROM made
          ), changed AS (
              SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation, '{}'::uuid[] AS eshops,
                     jsonb_build_object('eshop', jsonb_build_array(NULL, eshop_id),
-                        'event', jsonb_build_array(NULL, event),
+                        'events', jsonb_build_array(NULL, to_jsonb(events)),
                         'destination', jsonb_build_array(NULL, destination),
                         'active', jsonb_build_array(NULL, active),
                         'authentication', jsonb_build_array(NULL, $20::jsonb),
@@ -83,7 +83,7 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
         id.get(),
         organisation.get(),
         new.eshop.get(),
-        new.event,
+        new.subscribed.event.as_deref(),
         new.destination,
         new.active,
         new.authentication.kind(),
@@ -92,6 +92,7 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
         new.max_in_flight,
         new.ordered,
         Authentication::masked(new.authentication.kind()),
+        &new.subscribed.events,
     )
     .await?;
     change.note(recorded);
@@ -219,7 +220,7 @@ pub async fn delete(services: &Services, context: &Context, id: WebhookId) -> Re
          ), changed AS (
              SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,
                     jsonb_build_object('eshop', jsonb_build_array(eshop_id, NULL),
-                        'event', jsonb_build_array(event, NULL),
+                        'events', jsonb_build_array(to_jsonb(events), NULL),
                         'destination', jsonb_build_array(destination, NULL),
                         'active', jsonb_build_array(active, NULL)) AS changes,
                     '{}'::jsonb AS data
@@ -262,7 +263,7 @@ async fn set(
              SELECT * FROM webhook WHERE id = $9
          ), made AS (
              UPDATE webhook w
-             SET event = $10, destination = $11, active = $12, max_in_flight = $13, ordered = $14,
+             SET event = $10, events = $20, destination = $11, active = $12, max_in_flight = $13, ordered = $14,
                  authentication_type = CASE WHEN $15 THEN $16 ELSE w.authentication_type END,
                  authentication = CASE WHEN $15 THEN $17 ELSE w.authentication END,
                  disabled_at = CASE WHEN $12 THEN NULL ELSE w.disabled_at END,
@@ -270,8 +271,8 @@ async fn set(
                  -- a worker that has read the webhook as it was gets no lease
                  rotations = w.rotations + (w.active AND NOT $12)::int + (w.destination <> $11)::int, version = w.version + 1
              FROM old
-             WHERE w.id = old.id AND ($15 OR (old.event, old.destination, old.active, old.max_in_flight, old.ordered)
-                 IS DISTINCT FROM ($10, $11, $12, $13, $14))
+             WHERE w.id = old.id AND ($15 OR (old.event, old.events, old.destination, old.active, old.max_in_flight, old.ordered)
+                 IS DISTINCT FROM ($10, $20, $11, $12, $13, $14))
              RETURNING w.*
          ), lane AS (
              -- A webhook that is activated or gets another destination starts without failures. Calls to the former destination
@@ -288,7 +289,7 @@ async fn set(
          ), changed AS (
              SELECT made.id AS entity, made.version, made.changed_at AS at, made.organisation_id AS organisation, '{}'::uuid[] AS eshops,
                     (SELECT jsonb_object_agg(field, jsonb_build_array(was, becomes)) FROM (VALUES
-                        ('event', to_jsonb(old.event), to_jsonb(made.event)),
+                        ('events', to_jsonb(old.events), to_jsonb(made.events)),
                         ('destination', to_jsonb(old.destination), to_jsonb(made.destination)),
                         ('active', to_jsonb(old.active), to_jsonb(made.active)),
                         ('maxInFlight', to_jsonb(old.max_in_flight), to_jsonb(made.max_in_flight)),
@@ -301,7 +302,7 @@ async fn set(
              FROM made JOIN old USING (id)
          )",
         id.get(),
-        new.event,
+        new.subscribed.event.as_deref(),
         new.destination,
         new.active,
         new.max_in_flight,
@@ -311,6 +312,7 @@ async fn set(
         sealed.as_deref() as Option<&[u8]>,
         Authentication::masked(&new.old_authentication),
         Authentication::masked(new.new_authentication.as_ref().map_or("none", Authentication::kind)),
+        &new.subscribed.events,
     )
     .await?;
     if change.note(recorded) > 0 && new.active {

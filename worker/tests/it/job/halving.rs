@@ -57,8 +57,8 @@ async fn a_chunk_that_would_write_too_many_deliveries_is_halved_until_it_does_no
     // another organisation has webhooks of its own
     let other = World::over(world.services.clone(), &options).await;
     for of in [&world, &other] {
-        let more = "INSERT INTO webhook (id, organisation_id, eshop_id, event, destination, active, authentication_type, secret)
-                    SELECT uuid_v7(), $1, $2, 'product_change', 'http://127.0.0.1:1/', false, 'none', '' FROM generate_series(1, $3)";
+        let more = "INSERT INTO webhook (id, organisation_id, eshop_id, events, destination, active, authentication_type, secret)
+                    SELECT uuid_v7(), $1, $2, ARRAY['product_change'], 'http://127.0.0.1:1/', false, 'none', '' FROM generate_series(1, $3)";
         let webhooks = i32::try_from(WIDEST / 1_000 + 1).unwrap();
         sqlx::query(more)
             .bind(of.tenant.organisation)

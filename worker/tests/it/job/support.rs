@@ -12,6 +12,7 @@ use longshore_domain::job::receiving::Receiving;
 use longshore_domain::job::row::csv::columns::Columns;
 use longshore_domain::partner::push::{self, Push};
 use longshore_domain::warehouse::stock::sync as stock;
+use longshore_domain::webhook::event::{ALL, NAMES};
 use longshore_kernel::access::{Actor, Caller, Role, Scope};
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::csv::read::{Record, Records};
@@ -92,7 +93,7 @@ impl World {
     pub(crate) async fn webhook(&self, event: &str) -> WebhookId {
         sqlx::query_scalar(
             "WITH made AS (
-                 INSERT INTO webhook (id, organisation_id, eshop_id, event, destination, active, authentication_type, secret)
+                 INSERT INTO webhook (id, organisation_id, eshop_id, events, destination, active, authentication_type, secret)
                  VALUES (uuid_v7(), $1, $2, $3, 'http://127.0.0.1:1/', true, 'none', '') RETURNING id
              ), lane AS (
                  INSERT INTO webhook_lane (webhook_id) SELECT id FROM made
@@ -101,7 +102,7 @@ impl World {
         )
         .bind(self.tenant.organisation)
         .bind(self.tenant.eshop)
-        .bind(event)
+        .bind(if event == ALL { NAMES.to_vec() } else { vec![event] })
         .fetch_one(&self.owner)
         .await
         .unwrap()

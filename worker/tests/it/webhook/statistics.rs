@@ -185,8 +185,8 @@ async fn due_deliveries_are_counted_without_reading_the_webhooks_that_have_none(
     }
     sqlx::query(
         "WITH made AS (
-             INSERT INTO webhook (id, organisation_id, eshop_id, event, destination, active, authentication_type, secret)
-             SELECT uuid_v7(), $1, $2, 'product_change', 'http://127.0.0.1:1/', true, 'none', '' FROM generate_series(1, 20000)
+             INSERT INTO webhook (id, organisation_id, eshop_id, events, destination, active, authentication_type, secret)
+             SELECT uuid_v7(), $1, $2, ARRAY['product_change'], 'http://127.0.0.1:1/', true, 'none', '' FROM generate_series(1, 20000)
              RETURNING id
          )
          INSERT INTO webhook_lane (webhook_id) SELECT id FROM made",

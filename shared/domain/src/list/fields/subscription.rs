@@ -1,7 +1,7 @@
 //! What a webhook shows (`docs/reference/webhooks.md#webhook`): never a secret.
 
 use crate::list::fields::eshop::ESHOP;
-pub use crate::list::fields::event::SUBSCRIBABLE;
+use crate::list::fields::event::{NAMES, SUBSCRIBABLE};
 use crate::list::resource::{Field, LookUp, Resource, Tenancy};
 use longshore_kernel::words;
 
@@ -45,7 +45,8 @@ const AUTHENTICATION: &[Field] =
 const FIELDS: &[Field] = &[
     Field::id("id", "{t}.id"),
     Field::one("eshop", "{t}.eshop_id", &ESHOP),
-    Field::text("event", "{t}.event").among(SUBSCRIBABLE),
+    Field::text("event", "{t}.event").among(SUBSCRIBABLE).or_null(),
+    Field::texts("events", "{t}.events").among(NAMES),
     Field::text("destination", "{t}.destination"),
     Field::boolean("active", "{t}.active"),
     // sealed as a whole: only the names of its members are shown

@@ -130,8 +130,8 @@ pub async fn page(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Vec<L
                  AND ($6::text IS NULL OR NOT n.is_unwell OR $6 = CASE WHEN w.disabled_at IS NULL THEN 'failing' ELSE 'disabled' END)
                ORDER BY n.rank, CASE WHEN $10 THEN n.id END, CASE WHEN NOT $10 THEN n.id END DESC LIMIT $7
            )
-           SELECT w.id AS "id!", o.name AS "organisation!", w.eshop_id AS "eshop_id!", s.name AS "eshop!", w.event AS "event!",
-                  w.destination AS "destination!", w.active AS "active!", w.disabled_reason, w.disabled_at,
+           SELECT w.id AS "id!", o.name AS "organisation!", w.eshop_id AS "eshop_id!", s.name AS "eshop!",
+                  coalesce(w.event, array_to_string(w.events, ', ')) AS "event!", w.destination AS "destination!", w.active AS "active!", w.disabled_reason, w.disabled_at,
                   l.failures AS "failures!", l.failing_since, l.probe_at,
                   CASE WHEN l.held_until > now() THEN l.held_until END AS held_until,
                   coalesce((SELECT true FROM delivery d WHERE d.webhook_id = ANY (ARRAY[w.id]) AND d.next_attempt_at <= now()

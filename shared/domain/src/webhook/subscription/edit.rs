@@ -2,14 +2,15 @@
 
 use serde_json::Value;
 
-use super::stored::Stored;
-use crate::list::fields::subscription::{SUBSCRIBABLE, WEBHOOK};
+use super::stored::{Stored, Subscribed};
+use crate::list::fields::event::{NAMES, SUBSCRIBABLE};
+use crate::list::fields::subscription::WEBHOOK;
 use longshore_kernel::authentication::{self, Authentication};
 use longshore_kernel::config::OutboundSettings;
 use longshore_kernel::destination::{destination, is_same_origin};
 use longshore_kernel::echo::Echo;
 use longshore_kernel::ids::EshopId;
-use longshore_kernel::input::{Given, Object, Reader, Schema, boolean, id, int32, object, one_of};
+use longshore_kernel::input::{Given, Object, Reader, Schema, array, boolean, id, int32, object, one_of};
 use longshore_kernel::problem::{Problem, Violation};
 
 /// Calls that may be under way at once, unless the request says otherwise.
@@ -19,7 +20,7 @@ const DEFAULT_IN_FLIGHT: i32 = 16;
 #[derive(Debug)]
 pub(super) struct NewWebhook {
     pub(super) eshop: EshopId,
-    pub(super) event: &'static str,
+    pub(super) subscribed: Subscribed,
     pub(super) destination: String,
     pub(super) active: bool,
     pub(super) authentication: Authentication,
@@ -31,7 +32,8 @@ pub(super) struct NewWebhook {
 #[derive(Debug, Default)]
 pub(super) struct Edit {
     pub(super) eshop: Option<EshopId>,
-    pub(super) event: Option<&'static str>,
+    pub(super) event: Given<&'static str>,
+    pub(super) events: Option<Vec<&'static str>>,
     pub(super) destination: Option<String>,
     pub(super) active: Option<bool>,
     pub(super) authentication: Given<Authentication>,
@@ -51,7 +53,7 @@ pub fn schema(is_new: bool) -> Schema {
 #[derive(Debug)]
 pub(super) struct Fields {
     pub(super) action: &'static str,
-    pub(super) event: String,
+    pub(super) subscribed: Subscribed,
     pub(super) destination: String,
     pub(super) active: bool,
     /// Whether it becomes active, or inactive; nothing where it stays what it was.
@@ -67,9 +69,14 @@ impl Edit {
     /// Takes the members of the body of a creation or of an update.
     fn members(object: &mut Object<'_>, outbound: &OutboundSettings, is_new: bool) -> Self {
         let or = |default| is_new.then_some(default);
+        let eshop = object.required_if(is_new, "eshop", id()).map(EshopId::from);
+        if is_new && !object.has("event") && !object.has("events") {
+            object.refuse("event", "required", "is required, unless `events` is sent");
+        }
         Self {
-            eshop: object.required_if(is_new, "eshop", id()).map(EshopId::from),
-            event: object.required_if(is_new, "event", one_of(SUBSCRIBABLE)),
+            eshop,
+            event: object.nullable("event", one_of(SUBSCRIBABLE)),
+            events: object.optional("events", array(1..=20, one_of(NAMES))),
             destination: object.required_if(is_new, "destination", destination(outbound)),
             active: object.optional_with("active", boolean(), or(true)),
             authentication: object.nullable("authentication", authentication::read(authentication::TYPES)),
@@ -107,9 +114,12 @@ impl Edit {
                 .unmask(kept)
                 .map_err(|member| authentication::nothing_stored("authentication", member))?,
         };
+        let subscribed = subscribed(self.event, self.events.as_deref(), Some(&old.subscribed))
+            .map_err(|violation| Problem::invalid(vec![violation]))?
+            .unwrap_or_else(|| old.subscribed.clone());
         let fields = Fields {
             action: "webhook.update",
-            event: self.event.map_or_else(|| old.event.clone(), str::to_owned),
+            subscribed,
             destination: self.destination.unwrap_or_else(|| old.destination.clone()),
             active: self.active.unwrap_or(old.active),
             switched: self.active.filter(|active| *active != old.active),
@@ -119,7 +129,7 @@ impl Edit {
             new_authentication: (authentication != *stored).then_some(authentication),
         };
         let only_active = fields.new_authentication.is_none()
-            && fields.event == old.event
+            && fields.subscribed == old.subscribed
             && fields.destination == old.destination
             && (fields.max_in_flight, fields.ordered) == (old.max_in_flight, old.ordered);
         let action = match fields.active {
@@ -128,6 +138,35 @@ impl Edit {
             false => "webhook.deactivate",
         };
         Ok(Fields { action, ..fields })
+    }
+}
+
+/// What a body subscribes to, by `event` or by `events`; nothing: what it was. Of a record that was read and is sent back with one
+/// of them changed, that one holds.
+fn subscribed(
+    event: Given<&str>,
+    events: Option<&[&str]>,
+    old: Option<&Subscribed>,
+) -> Result<Option<Subscribed>, Violation> {
+    let is_null = matches!(event, Given::Null);
+    let old_event = old.and_then(|old| old.event.as_deref());
+    let word = event.value();
+    let list = events.map(Subscribed::to_some);
+    let is_old_list = list.as_ref().is_some_and(|list| old.is_some_and(|old| old.events == list.events));
+    match (word.map(Subscribed::to_one), list) {
+        (None, None) if is_null && old.is_none_or(|old| old.event.is_some()) => {
+            Err(Violation::new("event", "contradiction", "cannot be null, unless `events` is sent"))
+        }
+        (None, None) => Ok(None),
+        (Some(_), Some(_)) if word == old_event && is_old_list => Ok(None),
+        (Some(word), None) => Ok(Some(word)),
+        (None, Some(list)) => Ok(Some(list)),
+        (Some(one), Some(list)) if one.events == list.events || is_old_list => Ok(Some(one)),
+        (Some(_), Some(list)) if word == old_event => Ok(Some(list)),
+        (Some(_), Some(_)) => {
+            let message = "cannot say something else than `event`: send one of the two";
+            Err(Violation::new("events", "contradiction", message))
+        }
     }
 }
 
@@ -143,10 +182,14 @@ impl NewWebhook {
             if authentication.clone().unmask(&Authentication::None).is_err() {
                 object.refuse("authentication", "required", "is masked, but no value is stored yet");
             }
+            let subscribed = subscribed(given.event, given.events.as_deref(), None);
+            if let Err(violation) = &subscribed {
+                object.refuse_other(&violation.property_path, violation.code, violation.message.clone());
+            }
             let new = || {
                 Some(Self {
                     eshop: given.eshop?,
-                    event: given.event?,
+                    subscribed: subscribed.ok()??,
                     destination: given.destination?,
                     active: given.active?,
                     authentication,

@@ -2,6 +2,7 @@
 
 use sqlx::PgConnection;
 
+use crate::list::fields::event::{ALL, NAMES};
 use crate::list::fields::subscription::WEBHOOK;
 use crate::list::{self, Record};
 use longshore_kernel::access::Scope;
@@ -17,13 +18,38 @@ use longshore_kernel::tombstone;
 pub(in crate::webhook) struct Stored {
     pub(in crate::webhook) organisation: OrganisationId,
     pub(in crate::webhook) eshop: EshopId,
-    pub(super) event: String,
+    pub(super) subscribed: Subscribed,
     pub(super) destination: String,
     pub(in crate::webhook) active: bool,
     sealed_authentication: Option<Vec<u8>>,
     pub(super) max_in_flight: i32,
     pub(super) ordered: bool,
     pub(super) version: i64,
+}
+
+/// What a webhook hears of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Subscribed {
+    /// The types.
+    pub(super) events: Vec<String>,
+    /// The same in a word: the only type, or [`ALL`] that there were; nothing: several.
+    pub(super) event: Option<String>,
+}
+
+impl Subscribed {
+    /// To a type, or to [`ALL`] that there are.
+    pub(super) fn to_one(word: &str) -> Self {
+        let events = if word == ALL { NAMES } else { &[word] };
+        Self { events: events.iter().map(ToString::to_string).collect(), event: Some(word.to_owned()) }
+    }
+
+    /// To some types.
+    pub(super) fn to_some(types: &[&str]) -> Self {
+        let events: Vec<String> =
+            NAMES.iter().filter(|name| types.contains(name)).map(ToString::to_string).collect();
+        let event = events.first().filter(|_| events.len() == 1).cloned();
+        Self { events, event }
+    }
 }
 
 /// Its entity type, in the audit and on tombstones.
@@ -104,10 +130,9 @@ pub(in crate::webhook) async fn lock(
     scope: &Scope,
     id: WebhookId,
 ) -> Result<Stored, Problem> {
-    let found = sqlx::query_as!(
-        Stored,
-        r#"SELECT organisation_id AS "organisation: OrganisationId", eshop_id AS "eshop: EshopId", event, destination, active,
-                  authentication AS sealed_authentication, max_in_flight, ordered, version
+    let found = sqlx::query!(
+        r#"SELECT organisation_id AS "organisation: OrganisationId", eshop_id AS "eshop: EshopId", event, events, destination, active,
+                  authentication, max_in_flight, ordered, version
            FROM webhook
            WHERE in_scope($1, organisation_id) AND in_eshop($2, eshop_id) AND id = $3
            FOR UPDATE"#,
@@ -118,7 +143,17 @@ pub(in crate::webhook) async fn lock(
     .fetch_optional(change.connection())
     .await?;
     match found {
-        Some(found) => Ok(found),
+        Some(found) => Ok(Stored {
+            organisation: found.organisation,
+            eshop: found.eshop,
+            subscribed: Subscribed { events: found.events, event: found.event },
+            destination: found.destination,
+            active: found.active,
+            sealed_authentication: found.authentication,
+            max_in_flight: found.max_in_flight,
+            ordered: found.ordered,
+            version: found.version,
+        }),
         None => Err(tombstone::missing(change.connection(), scope, ENTITY, id).await),
     }
 }
