@@ -7,8 +7,8 @@ CREATE TABLE webhook (
     -- the types that it hears of
     events text[] NOT NULL CONSTRAINT events_are_known CHECK (cardinality(events) BETWEEN 1 AND 20 AND events <@ ARRAY[
         'organization_change', 'product_change', 'product_stock_change', 'stock_advice_status_change',
-        'expedition_status_change', 'expedition_booked_change', 'expedition_change', 'sync_finished', 'job_finished', 'restored',
-        'test']),
+        'expedition_status_change', 'expedition_booked_change', 'expedition_change', 'expedition_deleted', 'sync_finished',
+        'job_finished', 'restored', 'test']),
     -- the same in a word: the only type, or `*`, which stands for those that there were; null: several
     event text CONSTRAINT event_says_the_same CHECK (event = '*' OR events = ARRAY[event]),
     destination text NOT NULL,

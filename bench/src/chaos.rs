@@ -274,21 +274,24 @@ async fn subscribe(
     ordered: bool,
     destination: Option<String>,
 ) -> anyhow::Result<(Uuid, Shop)> {
-    subscribe_to(caller, tenant, shop, "*", ordered, destination).await
+    subscribe_to(caller, tenant, shop, &["*"], ordered, destination).await
 }
 
 async fn subscribe_to(
     caller: &Caller,
     tenant: &Tenant,
     shop: Shop,
-    event: &str,
+    events: &[&str],
     ordered: bool,
     destination: Option<String>,
 ) -> anyhow::Result<(Uuid, Shop)> {
-    let body = json!({
-        "eshop": tenant.eshop, "event": event, "destination": destination.unwrap_or_else(|| shop.url()), "active": true,
-        "ordered": ordered,
+    let mut body = json!({
+        "eshop": tenant.eshop, "destination": destination.unwrap_or_else(|| shop.url()), "active": true, "ordered": ordered,
     });
+    match events {
+        [event] => body["event"] = json!(event),
+        several => body["events"] = json!(several),
+    }
     let create = Request::new(Method::POST, "/api/eshop-webhook", body.to_string());
     let made = caller.ask(&create, &[201]).await?.body;
     let id = made["id"].as_str().and_then(|id| id.parse().ok()).context("a webhook without an id")?;

@@ -84,6 +84,7 @@ impl Webhook {
         "expedition_status_change",
         "expedition_booked_change",
         "expedition_change",
+        "expedition_deleted",
         "sync_finished",
         "job_finished",
         "restored",

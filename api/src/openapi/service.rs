@@ -7,6 +7,7 @@ use super::job::redis;
 use super::operation::{JSON, Operation, operation};
 use super::schema::{any_integer, any_object, any_text, array_of, exactly, named, object, one_of};
 use super::serve;
+use super::shared::problem_code;
 use crate::routes::{health, index, problem as problems};
 
 /// The operations of this module.
@@ -18,10 +19,9 @@ pub(super) fn operations() -> Vec<Operation> {
             .required("postgres", one_of(&["up", "down"])),
     );
     let well = json!({"usedBytes": 1_363_149, "maxBytes": 67_108_864});
-    let codes: Vec<_> = problem::ALL.iter().map(|kind| kind.code).collect();
     let explanation = object()
         .required("type", any_text())
-        .required("code", one_of(&codes))
+        .required("code", problem_code())
         .required("status", any_integer())
         .required("title", any_text())
         .required("explanation", any_text());

@@ -17,7 +17,7 @@ use super::example::PRODUCT;
 use super::record;
 use super::schema::{
     AMOUNT, ID, Said, Says, VERSION, about, accepted, amount_schema, any_integer, any_text, array_of,
-    boolean, exactly, id, identifier, named, object, one_of, or_null, pattern, text,
+    boolean, exactly, id, identifier, named, object, one_of, or_null, pattern, schema_called, text,
 };
 
 /// Name of the one security scheme.
@@ -215,15 +215,20 @@ fn violation_schema() -> Said {
         .into()
 }
 
-fn problem_schema() -> Said {
+/// The codes of errors.
+pub(super) fn problem_code() -> Said {
     let codes: Vec<_> = problem::ALL.iter().map(|kind| kind.code).collect();
+    schema_called(one_of(&codes), "ProblemCode")
+}
+
+fn problem_schema() -> Said {
     object()
         .about("The format of all errors (RFC 9457).")
         .required("type", about(any_text(), "The page that explains the code: `/problems/{code}`."))
         .required("title", about(any_text(), "A short title of the code."))
         .required("status", about(any_integer(), "The HTTP status."))
         .required("detail", about(any_text(), "What is wrong with this request."))
-        .required("code", about(one_of(&codes), "What is wrong, for programs."))
+        .required("code", about(problem_code(), "What is wrong, for programs."))
         .required("requestId", about(text(0..=64), "The id of the request in the service's log."))
         .required("message", about(any_text(), "The same as `detail`."))
         .required("violations", array_of(named("Violation")))

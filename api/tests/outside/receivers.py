@@ -275,7 +275,7 @@ def main():
         assert event["data"]["version"] >= 1, event
         if event["id"] not in records and event["id"] != gone:
             records[event["id"]] = call("GET", f"{PATHS[event['type']]}/{event['id']}", USER)[1]
-    assert any(event["id"] == gone for event in events), "the order that is gone has no event"
+    assert any(event["type"] == "expedition_deleted" and event["id"] == gone for event in events), "the order that is gone has no event"
     events = [event for event in events if event["id"] != gone]
     for event in events:
         if event["data"]["version"] == records[event["id"]]["version"]:
@@ -296,6 +296,7 @@ def main():
             finally:
                 receiver.kill()
             log = (receiver.folder / "log").read_text()
+        assert kept.get((gone, "deleted")) is True, f"{name} has not heard that the order is gone"
         missing = sent - kept.keys()
         assert not missing, f"{name} knows nothing of {sorted(missing)[:5]}\n{log[-2000:]}"
         wrong = [(record, field, value, records[record].get(field))

@@ -141,17 +141,19 @@ pub(crate) async fn open_all(
     carrier: Uuid,
     psql: &mut PgConnection,
 ) -> anyhow::Result<Vec<Merchant>> {
-    let subscriptions: [&[&str]; 2] =
-        [&["*", "expedition_status_change", "expedition_booked_change"], &["*"]];
+    let subscriptions: [&[&[&str]]; 2] = [
+        &[&["*"], &["expedition_status_change"], &["expedition_booked_change", "expedition_deleted"]],
+        &[&["*"]],
+    ];
     let mut merchants = Vec::new();
     for (number, events) in (0..).zip(subscriptions) {
         let tenant = Tenant::create(services, &format!("Merchant {number}")).await?;
         let user = caller.with_token(&tenant.token(services, Role::User).await?)?;
         let warehouse = caller.with_token(&tenant.token(services, Role::Admin).await?)?;
         let mut shops = Vec::new();
-        for event in events {
-            let shop = Shop::open(&format!("of merchant {number}, {event}"), None).await?;
-            shops.push(subscribe_to(&user, &tenant, shop, event, *event == "*", None).await?);
+        for events in events {
+            let shop = Shop::open(&format!("of merchant {number}, {}", events.join(", ")), None).await?;
+            shops.push(subscribe_to(&user, &tenant, shop, events, *events == ["*"], None).await?);
         }
         let supplier = sqlx::query_scalar(
             "INSERT INTO supplier (id, organisation_id, name, active) VALUES (uuid_v7(), $1, 'Mill', true) RETURNING id",

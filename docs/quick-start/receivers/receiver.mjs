@@ -13,6 +13,7 @@ const resources = {
   expedition_status_change: "expedition",
   expedition_booked_change: "expedition",
   expedition_change: "expedition",
+  expedition_deleted: "expedition",
 };
 // In your shop this is a table: resource, record, field, version, value.
 mkdirSync("records", { recursive: true });
@@ -77,6 +78,10 @@ async function readAgain() {
 async function handle(event) {
   if (event.test) return console.log(`test ${event.type}`);
   if (event.type === "restored") await readAgain();
+  if (event.type === "expedition_deleted") {
+    // kept as such: an older event may come after it
+    Object.assign(event.data, { changedFields: ["deleted"], fields: { deleted: true } });
+  }
   const { version, fields, changedFields } = event.data;
   let names = [];
   if (changedFields) {

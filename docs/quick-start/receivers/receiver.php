@@ -21,6 +21,7 @@ $resources = [
     'expedition_status_change' => 'expedition',
     'expedition_booked_change' => 'expedition',
     'expedition_change' => 'expedition',
+    'expedition_deleted' => 'expedition',
 ];
 
 function read(string $resource, string $id): array
@@ -94,6 +95,9 @@ if ($event['type'] === 'restored') {
     readAgain($resources);
 }
 $data = $event['data'];
+if ($event['type'] === 'expedition_deleted') { // kept as such: an older event may come after it
+    $data += ['changedFields' => ['deleted'], 'fields' => ['deleted' => true]];
+}
 $names = [];
 if (isset($data['changedFields'])) {
     $resource = $resources[$event['type']] ?? $event['type'];

@@ -20,6 +20,7 @@ PATHS = {
     "expedition_status_change": "/api/expedition",
     "expedition_booked_change": "/api/expedition",
     "expedition_change": "/api/expedition",
+    "expedition_deleted": "/api/expedition",
 }
 store = sqlite3.connect("records.db")
 # A record is its path, as in /api/product/0192a1b2-7000-7000-8000-000000000005.
@@ -79,6 +80,8 @@ def handle(event):
     if event["type"] == "restored":
         read_again()
     data, names = event["data"], []
+    if event["type"] == "expedition_deleted":  # kept as such: an older event may come after it
+        data |= {"changedFields": ["deleted"], "fields": {"deleted": True}}
     if "changedFields" in data:
         record = PATHS.get(event["type"], event["type"]) + "/" + event["id"]
         is_whole = all(name in data.get("fields", {}) for name in data["changedFields"])

@@ -28,6 +28,25 @@ fn names(data: &Value) -> Vec<&str> {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_deletion_is_told_with_a_version_above_all_others(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    world.webhook(world.api.tenant.eshop.get(), "expedition_deleted").await;
+    let order = world.made(world.order("1", &world.mug)).await;
+    let before = world.act(&order, "", json!({"externalId": "E-1"})).await.expect(200).json();
+    let path = format!("/api/expedition/{}", order["id"].as_str().unwrap());
+    world.api.delete(&world.api.user, &path).await.expect(204);
+    world.api.get(&world.api.user, &path).await.expect(410);
+    let expected = json!({
+        "id": order["id"], "organisation": order["organisation"], "eshop": order["eshop"], "orderNumber": "1", "externalId": "E-1",
+        "version": before["version"].as_i64().unwrap() + 1,
+    });
+    assert_eq!(world.events(&order, 0).await, [("expedition_deleted".to_owned(), expected)]);
+    let later = "SELECT count(*) FROM event e JOIN audit a USING (id)
+                 WHERE e.at > (SELECT max(at) FROM audit WHERE entity_id = e.entity_id AND id <> a.id)";
+    assert_eq!(world.count(later).await, 1);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_body_that_changes_an_order_is_told_as_the_record_shows_it_and_nothing_personal(
     _: PgPoolOptions,
     options: PgConnectOptions,

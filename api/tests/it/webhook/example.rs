@@ -82,6 +82,9 @@ async fn change_each(world: &World) {
     world.act(&order, "", json!({"deliveryStreet": "Quay 1"})).await.expect(200);
     world.act(&order, "", json!({"deliveryStreet": "Quay 2", "ref1": "A-7"})).await.expect(200);
     world.act(&order, "send", Value::Null).await.expect(200);
+    let other = world.made(world.order("2", &world.mug)).await;
+    let other = format!("/api/expedition/{}", other["id"].as_str().unwrap());
+    api.delete(&api.user, &other).await.expect(204);
     // what is packed leaves the stock, and was not available before
     world.report(&order, json!({"status": "waiting_for_the_carrier"})).await.expect(200);
     let switch = format!("/api/product/deactivate/{}", world.lamp);

@@ -44,9 +44,10 @@ fn each<'s>(listeners: &[Listeners<'s>]) -> impl Iterator<Item = (Uuid, &'s (Uui
     listeners.iter().flat_map(|(organisation, shops)| shops.iter().map(|shop| (*organisation, shop)))
 }
 
-/// The type of event that each webhook hears of.
-async fn subscribed(psql: &mut PgConnection) -> sqlx::Result<HashMap<Uuid, String>> {
-    let found: Vec<(Uuid, String)> = sqlx::query_as("SELECT id, event FROM webhook").fetch_all(psql).await?;
+/// The types of events that each webhook hears of.
+async fn subscribed(psql: &mut PgConnection) -> sqlx::Result<HashMap<Uuid, Vec<String>>> {
+    let found: Vec<(Uuid, Vec<String>)> =
+        sqlx::query_as("SELECT id, events FROM webhook").fetch_all(psql).await?;
     Ok(found.into_iter().collect())
 }
 
@@ -61,10 +62,11 @@ async fn delivered(psql: &mut PgConnection, listeners: &[Listeners<'_>]) -> anyh
     let (mut promised, mut accepted) = (0, 0);
     for (organisation, (webhook, shop)) in each(listeners) {
         let book = shop.book();
-        let to = subscribed.get(webhook).map_or("*", String::as_str);
+        let to = subscribed.get(webhook);
         let due = events.iter().filter(|(of, _, entity, kind)| {
             // a test is sent only to its own webhook
-            *of == organisation && if kind == "test" { entity == webhook } else { to == "*" || to == kind }
+            *of == organisation
+                && if kind == "test" { entity == webhook } else { to.is_none_or(|to| to.contains(kind)) }
         });
         let entities: HashMap<Uuid, Uuid> = due.map(|(_, id, entity, _)| (*id, *entity)).collect();
         promised += entities.len() as u64;
@@ -141,7 +143,9 @@ pub(super) async fn derived(psql: &mut PgConnection, listeners: &[Listeners<'_>]
     for (_, (webhook, shop)) in each(listeners) {
         let book = shop.book();
         // events of several types tell the fields of an order: one who hears of one type knows the status only
-        let is_partial = subscribed.get(webhook).is_some_and(|event| event.starts_with("expedition_"));
+        let is_partial = subscribed
+            .get(webhook)
+            .is_some_and(|events| events.iter().all(|event| event.starts_with("expedition_")));
         if book.unversioned > 0 {
             found.push(format!("{} got {} changes without a version", shop.name, book.unversioned));
         }

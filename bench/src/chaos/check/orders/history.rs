@@ -242,18 +242,21 @@ impl Histories {
         torn.extend(unrecorded.map(|order| format!("{order} has no record")));
         let (mut untold, mut unbooked) = (Vec::new(), Vec::new());
         let events: Vec<(Uuid, Uuid, String, Option<i64>, Value)> = sqlx::query_as(
-            "SELECT id, entity_id, type, (data ->> 'version')::bigint, data -> 'fields' FROM event
+            "SELECT id, entity_id, type, (data ->> 'version')::bigint, coalesce(data -> 'fields', 'null') FROM event
              WHERE entity_type = 'expedition' ORDER BY entity_id, id",
         )
         .fetch_all(&mut *psql)
         .await?;
         let mut statuses: HashMap<Uuid, (Uuid, Option<i64>, Value)> = HashMap::new();
         let mut bookings: HashMap<(Uuid, Option<i64>), Vec<Value>> = HashMap::new();
+        let mut deletions: HashMap<Uuid, Vec<Option<i64>>> = HashMap::new();
         for (id, order, kind, version, fields) in events {
             if kind == "expedition_status_change" {
                 statuses.insert(id, (order, version, fields));
             } else if kind == "expedition_booked_change" {
                 bookings.entry((order, version)).or_default().push(fields["items"].clone());
+            } else if kind == "expedition_deleted" {
+                deletions.entry(order).or_default().push(version);
             }
         }
         for (order, steps) in self.steps.iter().filter(|(order, _)| !self.unheard.contains(*order)) {
@@ -275,6 +278,15 @@ impl Histories {
                 }
             }
         }
+        for (order, version) in self.deleted.iter().filter(|(order, _)| !self.unheard.contains(*order)) {
+            let told = deletions.remove(order).unwrap_or_default();
+            if told != [Some(version + 1)] {
+                untold.push(format!("{order} was deleted at version {version}, and its events say {told:?}"));
+            }
+        }
+        untold.extend(
+            deletions.keys().map(|order| format!("{order} is there, and an event says that it was deleted")),
+        );
         untold.extend(
             statuses.iter().map(|(event, said)| format!("{event} says what did not happen: {said:?}")),
         );
@@ -283,7 +295,11 @@ impl Histories {
         Ok(vec![
             Check::new("each transition of an order is possible, and in one audit record", of, torn),
             Check::new("versions of orders have no gap", of, gaps),
-            Check::new("each transition of an order is one event, with the version that it made", of, untold),
+            Check::new(
+                "each transition of an order, and its deletion, is one event, with the version that it made",
+                of,
+                untold,
+            ),
             Check::new(
                 "each booking that was made or given back is one event, with all its items",
                 of,

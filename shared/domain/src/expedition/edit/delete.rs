@@ -8,6 +8,7 @@ use crate::expedition::decision::wrong_status;
 use crate::expedition::invoice;
 use crate::expedition::order::{self, Doubt};
 use crate::expedition::write::ENTITY;
+use crate::list::fields::event::EXPEDITION_DELETED;
 use crate::list::fields::expedition::ExpeditionStatus as Status;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
@@ -50,21 +51,26 @@ pub async fn delete(
         context.origin,
         "expedition.delete",
         ENTITY,
-        None,
+        Some(EXPEDITION_DELETED),
         "WITH handed AS (
              DELETE FROM expedition_handover WHERE id = $9
          ), made AS (
-             DELETE FROM expedition WHERE id = $9 RETURNING id, organisation_id, eshop_id, version, status
+             DELETE FROM expedition WHERE id = $9 RETURNING id, organisation_id, eshop_id, version, changed_at
          ), buried AS (
              INSERT INTO tombstone (entity_type, entity_id, organisation_id, eshop_id, version, deleted_by)
              SELECT $7, id, organisation_id, eshop_id, version, $3 FROM made
          ), changed AS (
-             SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,
-                    jsonb_build_object('orderNumber', jsonb_build_array($10::text, NULL)) AS changes, '{}'::jsonb AS data
+             SELECT id AS entity, organisation_id AS organisation, ARRAY[eshop_id] AS eshops,
+                    jsonb_build_object('orderNumber', jsonb_build_array($10::text, NULL)) AS changes,
+                    jsonb_build_object('id', id, 'organisation', organisation_id, 'eshop', eshop_id, 'orderNumber', $10::text,
+                        'externalId', $11::text) AS data,
+                    -- behind all that was told of it
+                    version + 1 AS version, greatest(clock_timestamp(), changed_at + interval '1 microsecond') AS at
              FROM made
          )",
         id.get(),
         order.order_number,
+        order.external_id,
     )
     .await?;
     change.note(recorded);

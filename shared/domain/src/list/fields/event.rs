@@ -35,6 +35,9 @@ pub const EXPEDITION_BOOKED_CHANGE: EventType =
 /// An order changed, and its status did not.
 pub const EXPEDITION_CHANGE: EventType =
     EventType { name: "expedition_change", when: "an order changed and its status did not", status: true };
+/// An order was deleted.
+pub const EXPEDITION_DELETED: EventType =
+    EventType { name: "expedition_deleted", when: "an order was deleted", status: false };
 /// A sync ended.
 pub const SYNC_FINISHED: EventType =
     EventType { name: "sync_finished", when: "a sync of the e-shop ended", status: false };
@@ -60,6 +63,7 @@ pub const TYPES: &[EventType] = &[
     EXPEDITION_STATUS_CHANGE,
     EXPEDITION_BOOKED_CHANGE,
     EXPEDITION_CHANGE,
+    EXPEDITION_DELETED,
     SYNC_FINISHED,
     JOB_FINISHED,
     RESTORED,

@@ -69,6 +69,9 @@ pub fn data(kind: &str, webhook: WebhookId, eshop: EshopId, event: EventId) -> V
         "expedition_change" => {
             of_order("on_hold", &json!(["deliveryStreet", "ref1"]), &json!({"ref1": "A-7"}))
         }
+        "expedition_deleted" => json!({
+            "id": EXPEDITION, "organisation": ORGANISATION, "eshop": ESHOP, "orderNumber": "2026-0042", "externalId": null,
+        }),
         "sync_finished" => json!({
             "id": JOB, "organisation": ORGANISATION, "eshop": ESHOP, "kind": "product.sync",
             "changedFields": ["state", "progress", "outcome"],
