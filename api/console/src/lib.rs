@@ -52,6 +52,7 @@ mod job;
 mod json;
 mod kind;
 mod layout;
+mod listed;
 mod live;
 mod order;
 mod organisation;

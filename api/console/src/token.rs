@@ -5,19 +5,21 @@ use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use longshore_domain::account::proof;
 use longshore_domain::account::session::FRESH;
 use longshore_domain::account::token::issue;
-use longshore_domain::list::fields::token::ROLES;
+use longshore_domain::list::fields::token::{ACCESS_TOKEN, ROLES};
 use longshore_http::extract::{At, Failure, Id, permit};
 use longshore_kernel::access::Scope;
-use longshore_kernel::ids::{OrganisationId, TokenId};
+use longshore_kernel::ids::{EshopId, OrganisationId, TokenId, WmsId};
 use longshore_kernel::problem::Problem;
 use longshore_operate::named::{self, Kind};
-use longshore_operate::token::{self, Filter, SHOWN, Token};
+use longshore_operate::token;
 use maud::{Markup, html};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use url::form_urlencoded;
 
 use super::form::Asked;
 use super::layout::Section;
+use super::listed::{self, Listed, Related};
 use super::piece::{self, Tone, alert, badge, checked, empty, none, options, suggested, time, time_or_none};
 use super::secret;
 use super::visit::{Act, Done, Question, Visit, done};
@@ -34,11 +36,54 @@ const FIELDS: [&str; 8] = ["name", "role", "organisation", "eshop", "wms", "expi
 /// Those of them that prove whose the login is.
 const PROOF: [&str; 2] = ["password", "code"];
 
+/// What the list shows of a token.
+const SELECT: [&str; 12] = [
+    "id",
+    "name",
+    "role",
+    "organisation",
+    "eshop",
+    "wms",
+    "createdBy",
+    "createdAt",
+    "lastUsedAt",
+    "expiresAt",
+    "revokedAt",
+    "revokedBy",
+];
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Token {
+    id: TokenId,
+    name: String,
+    role: String,
+    organisation: Option<Related<OrganisationId>>,
+    eshop: Option<Related<EshopId>>,
+    wms: Option<Related<WmsId>>,
+    created_by: Maker,
+    created_at: DateTime<Utc>,
+    last_used_at: Option<DateTime<Utc>>,
+    expires_at: Option<DateTime<Utc>>,
+    revoked_at: Option<DateTime<Utc>>,
+    revoked_by: Option<Maker>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Maker {
+    name: String,
+}
+
 /// `GET /console/token`.
 pub(super) async fn show(visit: Asking) -> Result<Response, Failure> {
-    let organisation: Option<OrganisationId> = visit.asked.id("organisation")?;
-    let wanted = Filter { organisation, id: visit.asked.id("id")? };
-    let tokens = token::list(visit.db(), visit.scope(), wanted).await?;
+    let asked = &visit.asked;
+    let (organisation, id): (Option<OrganisationId>, Option<TokenId>) =
+        (asked.id("organisation")?, asked.id("id")?);
+    let conditions =
+        [("organisation", organisation.map(|id| json!({"eq": id}))), ("id", id.map(|id| json!({"eq": id})))];
+    let conditions = conditions.into_iter().filter_map(|(path, asked)| Some((path.to_owned(), asked?)));
+    let wanted = listed::wanted(&visit, &ACCESS_TOKEN, &SELECT, &Value::Object(conditions.collect()))?;
+    let found: Listed<Token> = Listed::find(&visit, &wanted).await?;
     let query = organisation.map(|id| {
         form_urlencoded::Serializer::new(String::new()).append_pair("organisation", &id.to_string()).finish()
     });
@@ -49,8 +94,9 @@ pub(super) async fn show(visit: Asking) -> Result<Response, Failure> {
             div.buttons { a.button.primary href=(new) { "New token" } }
         }
         p.muted { "Programs use them. People log in with their account instead. Those that were revoked stay in the list, as long as the audit of what they did." }
-        @if wanted.id.is_some() { p.trail { a href=(HERE) { "All access tokens" } } }
-        (table(&tokens, visit.now()))
+        @if id.is_some() { p.trail { a href=(HERE) { "All access tokens" } } }
+        (table(&found.results, visit.now()))
+        (found.pages(&visit, HERE))
     };
     Ok(visit.page(None::<Section>, "Access tokens", &content))
 }
@@ -63,11 +109,10 @@ fn table(tokens: &[Token], now: DateTime<Utc>) -> Markup {
         );
     }
     html! {
-        @if tokens.len() > SHOWN { p.muted { "The newest " (SHOWN) "." } }
         div.scroll tabindex="0" role="region" aria-label="Access tokens, table" {
             table.list.stack {
                 thead { tr { th { "Name" } th { "Role" } th { "Of" } th { "Last used" } th { "Ends" } th { "Created" } th { span.hidden { "Actions" } } } }
-                tbody { @for token in tokens.iter().take(SHOWN) { (row(token, now)) } }
+                tbody { @for token in tokens { (row(token, now)) } }
             }
         }
     }
@@ -78,7 +123,7 @@ fn did(token: &Token, now: DateTime<Utc>) -> String {
     let until = token.last_used_at.map(|at| at + NOTED).filter(|at| *at < now);
     let fields = [
         ("by", Some(token.id.to_string())),
-        ("organisation", token.organisation_id.map(|id| id.to_string())),
+        ("organisation", token.organisation.as_ref().map(|of| of.id.to_string())),
         ("until", until.map(|at| at.format("%Y-%m-%dT%H:%M:%S").to_string())),
     ];
     let fields = fields.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
@@ -86,14 +131,15 @@ fn did(token: &Token, now: DateTime<Utc>) -> String {
 }
 
 fn row(token: &Token, now: DateTime<Utc>) -> Markup {
-    let bound = token.eshop.as_deref().or(token.wms.as_deref());
+    let eshop = token.eshop.as_ref().and_then(|eshop| eshop.name.as_deref());
+    let bound = eshop.or(token.wms.as_ref().and_then(|wms| wms.name.as_deref()));
     html! {
         tr {
             td.name { strong { (token.name) } }
             td { (token.role) }
             td.name data-label="Of" {
-                @match (token.organisation_id, &token.organisation) {
-                    (Some(id), Some(name)) => (piece::organisation(id, name)),
+                @match &token.organisation {
+                    Some(Related { id, name: Some(name) }) => (piece::organisation(*id, name)),
                     _ => "everything",
                 }
                 @if let Some(bound) = bound { ", " (bound) }
@@ -101,12 +147,12 @@ fn row(token: &Token, now: DateTime<Utc>) -> Markup {
             td data-label="Last used" { (time_or_none(token.last_used_at, now)) }
             td.name data-label="Ends" { @match (token.revoked_at, token.expires_at) {
                 (Some(at), _) => { (badge(Tone::Quiet, "revoked")) " " (time(at, now))
-                    @if let Some(by) = &token.revoked_by { " " span.muted { "by " (by) } } },
+                    @if let Some(by) = &token.revoked_by { " " span.muted { "by " (by.name) } } },
                 (None, Some(at)) if at <= now => (badge(Tone::Quiet, "ended")),
                 (None, Some(at)) => (time(at, now)),
                 (None, None) => (none()),
             } }
-            td.name data-label="Created" { (time(token.created_at, now)) " " span.muted { "by " (token.created_by) } }
+            td.name data-label="Created" { (time(token.created_at, now)) " " span.muted { "by " (token.created_by.name) } }
             td {
                 div.buttons {
                     a.button href=(did(token, now)) { "What it did" span.hidden { ": " (token.name) } }

@@ -4,7 +4,6 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use chrono::{DateTime, Utc};
 use longshore_domain::list::fields::product::PRODUCT;
-use longshore_domain::list::{self, Request};
 use longshore_http::extract::{Failure, permit};
 use longshore_kernel::access::{Permission, Scope};
 use longshore_kernel::figure::AtLeast;
@@ -17,9 +16,10 @@ use serde_json::{Value, json};
 
 use crate::form::{Asked, OF_PAGE, Refused};
 use crate::layout::Section;
+use crate::listed::{self, Listed, Paging, Related};
 use crate::piece::{
-    OLDEST, ORDERS, Tone, Way, badge, checked, empty, eshop, is_oldest_first, kept, moment, none, options,
-    organisation, pager_to, rows, select, size, sorting, unreadable,
+    OLDEST, ORDERS, Tone, badge, checked, empty, eshop, kept, moment, none, options, organisation, rows,
+    select, sorting, unreadable,
 };
 use crate::visit::Visit;
 
@@ -28,21 +28,15 @@ pub(super) const HERE: &str = "/console/product";
 /// The fields that narrow the list.
 pub(super) const FILTER: [&str; 5] = ["sku", "name", "active", "organisation", "eshop"];
 
-/// Products of a page, if its search does not say how many.
-const PAGE: usize = 50;
-
 /// E-shops of a product that are named.
 const NAMED: usize = 3;
 
 /// The orders of the list by the time of creation.
 const BY_CREATION: [(&str, bool); 2] = [("", false), (OLDEST, true)];
 
-/// The answer of the list.
-#[derive(Debug, Deserialize)]
-struct Page {
-    results: Vec<Line>,
-    paging: Paging,
-}
+/// What the list shows of a product.
+const SELECT: [&str; 8] =
+    ["id", "productSku", "name", "active", "type", "createdAt", "organisation", "eshops"];
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -57,31 +51,16 @@ struct Line {
     eshops: Vec<Related<EshopId>>,
 }
 
-/// A related record; without a name, where the visitor may not see it.
-#[derive(Debug, Deserialize)]
-struct Related<I> {
-    id: I,
-    name: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Paging {
-    total: i64,
-    #[serde(default)]
-    total_at_least: bool,
-    next: Option<String>,
-}
-
 /// `GET /console/product`.
 pub(crate) async fn show(visit: Visit<permit::Read>) -> Result<Response, Failure> {
     let asked = &visit.asked;
-    let (wanted, refused) = Refused::of(wanted(&visit).await.map(Some))?;
+    let criteria = criteria(&visit, asked).await;
+    let wanted = criteria.and_then(|criteria| listed::wanted(&visit, &PRODUCT, &SELECT, &criteria));
+    let (wanted, refused) = Refused::of(wanted.map(Some))?;
     let list = match &wanted {
         Some(wanted) => {
-            let page = list::page(visit.services(), visit.scope(), wanted).await?;
-            let found: Page = serde_json::from_str(&page).map_err(Problem::internal)?;
-            html! { (list(&visit, &found)) (pages(asked, &found)) }
+            let found = Listed::find(&visit, wanted).await?;
+            html! { (list(&visit, &found)) (found.pages(&visit, HERE)) }
         }
         None => unreadable(),
     };
@@ -92,24 +71,6 @@ pub(crate) async fn show(visit: Visit<permit::Read>) -> Result<Response, Failure
     };
     let page = visit.page(Section::Products, "Products", &content);
     Ok(if refused.is_empty() { page } else { (StatusCode::BAD_REQUEST, page).into_response() })
-}
-
-/// The page of the list that a form asks for.
-async fn wanted(visit: &Visit<permit::Read>) -> Result<Request, Problem> {
-    let asked = &visit.asked;
-    let order = if is_oldest_first(asked)? { "ASC" } else { "DESC" };
-    let mut body = json!({
-        "criteria": criteria(visit, asked).await?,
-        "sort": [{"field": "createdAt", "order": order}],
-        "select": ["id", "productSku", "name", "active", "type", "createdAt", "organisation", "eshops"],
-        "limit": size(asked)?.unwrap_or(PAGE),
-        "count": "bounded",
-        "nested": true,
-    });
-    if let Some(after) = asked.get("after") {
-        body["after"] = after.into();
-    }
-    Request::read(&PRODUCT, Some(body))
 }
 
 /// What all products of a search match.
@@ -156,7 +117,7 @@ fn form(asked: &Asked, refused: &Refused, several: bool) -> Markup {
 }
 
 /// The products; where the visitor may, with check boxes and what can be done with those that are checked, or with all that match.
-fn list(visit: &Visit<permit::Read>, found: &Page) -> Markup {
+fn list(visit: &Visit<permit::Read>, found: &Listed<Line>) -> Markup {
     let asked = &visit.asked;
     let may = visit.can(Permission::WriteProducts) && !found.results.is_empty();
     let table = table(visit, found, may);
@@ -185,7 +146,7 @@ fn list(visit: &Visit<permit::Read>, found: &Page) -> Markup {
     }
 }
 
-fn table(visit: &Visit<permit::Read>, found: &Page, choose: bool) -> Markup {
+fn table(visit: &Visit<permit::Read>, found: &Listed<Line>, choose: bool) -> Markup {
     if found.results.is_empty() {
         return empty(
             "No product matches.",
@@ -234,10 +195,4 @@ fn sold_in(eshops: &[Related<EshopId>]) -> Markup {
         @for (place, (id, name)) in seen.iter().take(NAMED).enumerate() { @if place > 0 { ", " } (eshop(*id, name)) }
         @if seen.len() > NAMED { " and " (seen.len() - NAMED) " more" }
     }
-}
-
-fn pages(asked: &Asked, found: &Page) -> Markup {
-    let first = asked.get("after").map(|_| asked.address(HERE, &OF_PAGE, &[]));
-    let next = found.paging.next.as_ref().map(|place| asked.address(HERE, &OF_PAGE, &[("after", place)]));
-    pager_to(Way::of(asked), found.results.len(), first.as_deref(), next.as_deref(), None)
 }

@@ -293,6 +293,20 @@ async fn an_access_token_is_created_shown_once_and_deleted(_: PgPoolOptions, opt
         !of_organisation.contains("label printer") && of_organisation.contains("user of a test"),
         "{of_organisation}"
     );
+    // page after page, the newest first
+    for n in 0..60 {
+        let body = json!({"name": format!("till {n:02}"), "role": "user", "organisation": organisation});
+        api.post(&api.superadmin, "/api/access-token", body).await.expect(201);
+    }
+    let first = browser.open("/console/token").await.expect(200).text;
+    assert!(first.contains("till 59") && first.contains("till 10") && !first.contains("till 09"), "{first}");
+    let next = first.split("rel=\"next\"").next().unwrap().rsplit("href=\"").next().unwrap();
+    let next = next.split('"').next().unwrap().replace("&amp;", "&");
+    let second = browser.open(&next).await.expect(200).text;
+    assert!(
+        second.contains("till 09") && second.contains("label printer") && !second.contains("till 10"),
+        "{second}"
+    );
     let id = sqlx::query_scalar::<_, uuid::Uuid>("SELECT id FROM access_token WHERE name = 'label printer'")
         .fetch_one(&world.owner)
         .await
