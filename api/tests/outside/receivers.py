@@ -135,10 +135,11 @@ def change_everything():
     # events of an order that is gone when they arrive; its note is in none of them
     call("PUT", f"/api/product/activate/{ids[0]}", USER)
     body = {"eshop": ESHOP, "orderNumber": "gone", "value": 1, "currency": "EUR", "items": [{"product": ids[0], "quantity": 1}]}
+    there = call("POST", "/api/expedition", USER, {**body, "orderNumber": "there"})[1]["id"]
     gone = call("POST", "/api/expedition", USER, body)[1]["id"]
     call("PUT", f"/api/expedition/{gone}", USER, {"note": "soon gone"})
     call("DELETE", f"/api/expedition/{gone}", USER)
-    return ids, gone
+    return ids, gone, there
 
 
 def settled(hook):
@@ -240,17 +241,20 @@ def tell_all(program, deliveries, seed):
     program.kill()
 
 
-def restore(receiver, product):
-    """It has heard of a change and of a record that are lost; then, that the service was restored."""
+def restore(receiver, product, there):
+    """It has heard of a change, of a record and of a deletion that are lost; then, that the service was restored."""
     receiver.start()
     unknown = "01a1ff04-c618-7736-a03e-b37b215fbe0f"
     for record in [product["id"], unknown]:
         lost = {"id": record, "version": product["version"] + 5, "changedFields": ["name"], "fields": {"name": "lost"}}
         receiver.hear(record, "product_change", lost)
         assert receiver.kept()[record, "name"] == "lost", receiver.name
+    receiver.hear(there, "expedition_deleted", {"id": there, "version": 9, "orderNumber": "there"})
+    assert receiver.kept()[there, "deleted"] is True, receiver.name
     data = {"id": ESHOP, "at": "2026-01-31T12:30:00.000000+00:00", "since": "2026-01-31T09:00:00.000000+00:00", "epoch": 2}
     receiver.hear(ESHOP, "restored", data)
     assert not any(record == unknown for record, _ in receiver.kept()), f"{receiver.name} keeps what is lost"
+    assert (there, "deleted") not in receiver.kept(), f"{receiver.name} keeps a deletion that is lost"
     later = {"id": product["id"], "version": product["version"] + 1, "changedFields": ["name"], "fields": {"name": "later"}}
     receiver.hear(product["id"], "product_change", later)
     assert receiver.kept()[product["id"], "name"] == "later", f"{receiver.name} keeps the version of what is lost"
@@ -264,7 +268,7 @@ def main():
     recorder = Recorder()
     hook = call("POST", "/api/eshop-webhook", USER,
                 {"eshop": ESHOP, "event": "*", "destination": f"http://127.0.0.1:{recorder.server_port}/"})[1]
-    ours, gone = change_everything()
+    ours, gone, there = change_everything()
     settled(hook["id"])
     deliveries = list({headers["webhook-id"]: (headers, body) for headers, body in recorder.deliveries}.values())
     events = [json.loads(body) for _, body in deliveries]
@@ -292,7 +296,7 @@ def main():
             try:
                 tell_all(receiver, deliveries, seed)
                 kept = receiver.kept()
-                restored = restore(receiver, records[ours[0]])
+                restored = restore(receiver, records[ours[0]], there)
             finally:
                 receiver.kill()
             log = (receiver.folder / "log").read_text()
@@ -303,7 +307,8 @@ def main():
                  for (record, field), value in [*kept.items(), *restored.items()]
                  if record != gone and records[record].get(field) != value]
         assert not wrong, f"{name} holds {len(wrong)} wrong values, such as {wrong[:5]}"
-        assert {record for record, _ in restored} == {record for record, _ in kept} - {gone}, f"{name} has lost records"
+        assert {record for record, _ in restored} == {record for record, _ in kept}, f"{name} has lost records"
+        assert [name for record, name in restored if record == gone] == ["deleted"], f"{name} keeps more of what is gone"
         # of our own products it knows everything
         for product in ours:
             for field, value in records[product].items():

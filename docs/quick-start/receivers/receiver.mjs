@@ -70,7 +70,12 @@ async function readAgain() {
     for (const field of Object.values(record)) field.version = 0;
     store(key, record);
     const found = await read(resource, id);
-    if (found) take(key, found);
+    // one that is there is not deleted; of one that is not, no more is kept than that
+    const { deleted, ...others } = stored(key);
+    if (found) {
+      store(key, others);
+      take(key, found);
+    } else if (deleted) store(key, { deleted });
     else rmSync(`records/${file}`, { force: true });
   }
 }

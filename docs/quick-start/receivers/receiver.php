@@ -81,7 +81,15 @@ function readAgain(array $resources): void
             return $record = array_map(fn ($field) => ['version' => 0, 'value' => $field['value']], $record);
         });
         [$version, $fields] = read($resource, $id);
-        $fields ? take("$resource.$id", $version, $fields) : unlink($file);
+        // one that is there is not deleted; of one that is not, no more is kept than that
+        $left = change("$resource.$id", function (array &$record) use ($fields) {
+            return $record = array_filter($record, fn ($name) => ($name !== 'deleted') === (bool) $fields, ARRAY_FILTER_USE_KEY);
+        });
+        if ($fields) {
+            take("$resource.$id", $version, $fields);
+        } elseif (!$left) {
+            unlink($file);
+        }
     }
 }
 

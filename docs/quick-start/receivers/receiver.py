@@ -67,11 +67,9 @@ def read_again():
         store.execute("UPDATE field SET version = 0")
     for record, in store.execute("SELECT DISTINCT record FROM field WHERE record LIKE '/api/%'").fetchall():
         version, fields = read(record)
-        if fields:
-            take(record, version, fields)
-        else:
-            with store:
-                store.execute("DELETE FROM field WHERE record = ?", [record])
+        with store:  # one that is there is not deleted; of one that is not, no more is kept than that
+            store.execute("DELETE FROM field WHERE record = ? AND (name = 'deleted') = ?", [record, bool(fields)])
+        take(record, version, fields)
 
 
 def handle(event):

@@ -64,8 +64,8 @@ pub async fn delete(
                     jsonb_build_object('orderNumber', jsonb_build_array($10::text, NULL)) AS changes,
                     jsonb_build_object('id', id, 'organisation', organisation_id, 'eshop', eshop_id, 'orderNumber', $10::text,
                         'externalId', $11::text) AS data,
-                    -- behind all that was told of it
-                    version + 1 AS version, greatest(clock_timestamp(), changed_at + interval '1 microsecond') AS at
+                    -- above all that was told of it, as another change would be
+                    greatest(version, version_floor()) + 1 AS version, greatest(clock_timestamp(), changed_at + interval '1 microsecond') AS at
              FROM made
          )",
         id.get(),
