@@ -65,7 +65,7 @@ pub(super) struct Create {
     /// Id or name of the e-shop whose events it receives.
     #[arg(long, value_parser = Named::eshop)]
     eshop: Named,
-    /// Types of its events, such as `product_change,sync_finished`; `*` for all.
+    /// Types of its events, such as `product_change,sync_finished`; `*` for all that there are.
     #[arg(long, value_name = "TYPES", default_value = "*", value_delimiter = ',')]
     events: Vec<String>,
     /// URL to call: `https`, without credentials, fragment or private address.

@@ -138,12 +138,16 @@ impl Asked {
         let mut typed = self.clone();
         typed.0.retain(|(name, _)| name != VERSION);
         typed.0.extend(stored.0.iter().filter(|(name, _)| name == VERSION).cloned());
+        let values =
+            |fields: &Self, name: &str| fields.all(name).map(str::trim).collect::<Vec<_>>().join(", ");
+        let mut others: Vec<(String, String)> =
+            stored.0.iter().map(|(name, _)| (name.clone(), values(stored, name))).collect();
+        others.dedup();
         // a switch that is off is not sent
         let is_same = |name: &str, value: &str| {
-            self.get(name).unwrap_or_default() == value || (value == "false" && self.get(name).is_none())
+            values(self, name) == value || (value == "false" && self.get(name).is_none())
         };
-        let others = stored.0.iter().filter(|(name, value)| name != VERSION && !is_same(name, value.trim()));
-        let others = others.cloned().collect();
+        others.retain(|(name, value)| name != VERSION && !is_same(name, value));
         (typed, others)
     }
 

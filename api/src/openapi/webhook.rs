@@ -247,7 +247,7 @@ const MEANINGS: &[(&str, &str)] = &[
 /// Webhooks.
 pub(super) const WEBHOOK: Described = Described {
     resource: &WEBHOOKS,
-    about: "A subscription of an e-shop: an event type and a destination.",
+    about: "A subscription of an e-shop: event types and a destination.",
     fields: MEANINGS,
     shapes: &[("authentication", of_webhook)],
     example: || {

@@ -111,8 +111,8 @@ impl World {
     pub(crate) async fn webhook(&self, eshop: Uuid, event: &str) -> Uuid {
         sqlx::query_scalar(
             "WITH made AS (
-                 INSERT INTO webhook (id, organisation_id, eshop_id, events, destination, active, authentication_type, secret)
-                 VALUES (uuid_v7(), $1, $2, $3, 'http://127.0.0.1:1/', true, 'none', '') RETURNING id
+                 INSERT INTO webhook (id, organisation_id, eshop_id, event, events, destination, active, authentication_type, secret)
+                 VALUES (uuid_v7(), $1, $2, $3, $4, 'http://127.0.0.1:1/', true, 'none', '') RETURNING id
              ), lane AS (
                  INSERT INTO webhook_lane (webhook_id) SELECT id FROM made
              )
@@ -120,6 +120,7 @@ impl World {
         )
         .bind(self.api.tenant.organisation)
         .bind(eshop)
+        .bind(event)
         .bind(if event == ALL { NAMES.to_vec() } else { vec![event] })
         .fetch_one(&self.owner)
         .await

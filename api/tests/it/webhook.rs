@@ -284,7 +284,7 @@ async fn an_update_changes_the_given_fields_and_only_differences_count(
     );
     assert_eq!(
         audited().await,
-        json!([{"events": [["product_change"], NAMES], "maxInFlight": [16, 4], "ordered": [false, true]}])
+        json!([{"event": ["product_change", "*"], "events": [["product_change"], NAMES], "maxInFlight": [16, 4], "ordered": [false, true]}])
     );
 
     let stale = [("if-match", before.header("etag").unwrap())];
@@ -352,7 +352,7 @@ async fn a_webhook_hears_of_several_types(_: PgPoolOptions, options: PgConnectOp
     expected.sort();
     assert_eq!(heard, expected);
 
-    // a record that is sent back stays as it is, and with one of the two changed, that one holds
+    // a record that is sent back stays as it is; both must say the same, whatever was stored
     let path = format!("{PATH}/{}", some["id"].as_str().unwrap());
     let put = async |event: Value, events: Value| {
         let reply = api.put(&api.user, &path, json!({"event": event, "events": events})).await;
@@ -360,11 +360,28 @@ async fn a_webhook_hears_of_several_types(_: PgPoolOptions, options: PgConnectOp
     };
     let several = json!(["product_change", "sync_finished"]);
     assert_eq!(put(Value::Null, several.clone()).await, Ok(several.clone()));
-    assert_eq!(put(json!("job_finished"), several.clone()).await, Ok(json!(["job_finished"])));
-    assert_eq!(put(json!("job_finished"), json!(["test"])).await, Ok(json!(["test"])));
-    assert_eq!(put(json!("test"), json!(["test"])).await, Ok(json!(["test"])));
     let contradiction = Err(vec!["events contradiction".to_owned()]);
-    assert_eq!(put(json!("*"), json!(["product_change"])).await, contradiction);
+    assert_eq!(put(json!("job_finished"), several.clone()).await, contradiction);
+    for _ in 0..2 {
+        assert_eq!(put(json!("test"), json!(["test"])).await, Ok(json!(["test"])));
+        assert_eq!(put(json!("*"), json!(["test"])).await, contradiction);
+    }
+    // all of them, in a word and one by one
+    for (event, expected) in [(Value::Null, Value::Null), (json!("*"), json!("*")), (json!("*"), json!("*"))]
+    {
+        let all = json!({"event": event, "events": NAMES});
+        let shown = api.put(&api.user, &path, all).await.expect(200).json();
+        assert_eq!((&shown["event"], &shown["events"]), (&expected, &json!(NAMES)));
+    }
+    // what `*` stood for before a type was added
+    let sql = "UPDATE webhook SET events = '{product_change,test}' WHERE id = $1::uuid";
+    sqlx::query(sql).bind(some["id"].as_str()).execute(&pool).await.unwrap();
+    let fewer = json!(["product_change", "test"]);
+    for body in [json!({"event": "*", "events": fewer}), json!({"event": "*", "maxInFlight": 4})] {
+        let shown = api.put(&api.user, &path, body).await.expect(200).json();
+        assert_eq!((&shown["event"], &shown["events"]), (&json!("*"), &fewer));
+    }
+    api.put(&api.user, &path, json!({"event": "test"})).await.expect(200);
     let refused = api.put(&api.user, &path, json!({"event": null})).await.expect(400);
     assert_eq!(refused.violations(), ["event contradiction"]);
     let after = api.put(&api.user, &path, json!({"events": several})).await.expect(200).json();
@@ -387,6 +404,9 @@ async fn a_webhook_hears_of_several_types(_: PgPoolOptions, options: PgConnectOp
     let mut copy = of(several.clone());
     copy["event"] = Value::Null;
     assert_eq!(create(&api, copy.clone()).await["events"], several);
+    copy["events"] = json!(["weather_change"]);
+    let refused = api.post(&api.user, PATH, copy.clone()).await.expect(400);
+    assert_eq!(refused.violations(), ["events[0] not_allowed"]);
     copy.as_object_mut().unwrap().remove("events");
     let refused = api.post(&api.user, PATH, copy).await.expect(400);
     assert_eq!(refused.violations(), ["event contradiction"]);

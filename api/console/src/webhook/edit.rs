@@ -105,10 +105,12 @@ pub(crate) async fn store(Id(id): Id<WebhookId>, act: Acting) -> Result<Response
 fn body(form: &Asked, stored: Option<&Value>) -> Map<String, Value> {
     let mut body = Map::new();
     body.insert("destination".to_owned(), json!(form.get("destination").unwrap_or_default()));
-    match form.get("event") {
-        Some(event) => body.insert("event".to_owned(), json!(event)),
-        None => body.insert("events".to_owned(), form.all("events").collect()),
-    };
+    let (event, events) = (form.get("event"), form.all("events").collect::<Vec<_>>());
+    // both, where both are chosen: the rule of the API refuses them, unless they say the same
+    body.extend(event.map(|event| ("event".to_owned(), json!(event))));
+    if event.is_none() || !events.is_empty() {
+        body.insert("events".to_owned(), json!(events));
+    }
     if let Some(text) = form.get("maxInFlight") {
         // what is no number is refused by the rule of the API, at its path
         body.insert("maxInFlight".to_owned(), text.parse::<i64>().map_or_else(|_| json!(text), |n| json!(n)));

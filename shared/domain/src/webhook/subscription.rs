@@ -289,6 +289,7 @@ async fn set(
          ), changed AS (
              SELECT made.id AS entity, made.version, made.changed_at AS at, made.organisation_id AS organisation, '{}'::uuid[] AS eshops,
                     (SELECT jsonb_object_agg(field, jsonb_build_array(was, becomes)) FROM (VALUES
+                        ('event', to_jsonb(old.event), to_jsonb(made.event)),
                         ('events', to_jsonb(old.events), to_jsonb(made.events)),
                         ('destination', to_jsonb(old.destination), to_jsonb(made.destination)),
                         ('active', to_jsonb(old.active), to_jsonb(made.active)),

@@ -93,8 +93,8 @@ impl World {
     pub(crate) async fn webhook(&self, event: &str) -> WebhookId {
         sqlx::query_scalar(
             "WITH made AS (
-                 INSERT INTO webhook (id, organisation_id, eshop_id, events, destination, active, authentication_type, secret)
-                 VALUES (uuid_v7(), $1, $2, $3, 'http://127.0.0.1:1/', true, 'none', '') RETURNING id
+                 INSERT INTO webhook (id, organisation_id, eshop_id, event, events, destination, active, authentication_type, secret)
+                 VALUES (uuid_v7(), $1, $2, $3, $4, 'http://127.0.0.1:1/', true, 'none', '') RETURNING id
              ), lane AS (
                  INSERT INTO webhook_lane (webhook_id) SELECT id FROM made
              )
@@ -102,6 +102,7 @@ impl World {
         )
         .bind(self.tenant.organisation)
         .bind(self.tenant.eshop)
+        .bind(event)
         .bind(if event == ALL { NAMES.to_vec() } else { vec![event] })
         .fetch_one(&self.owner)
         .await

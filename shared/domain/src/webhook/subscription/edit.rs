@@ -141,28 +141,29 @@ impl Edit {
     }
 }
 
-/// What a body subscribes to, by `event` or by `events`; nothing: what it was. Of a record that was read and is sent back with one
-/// of them changed, that one holds.
+/// What a body subscribes to, by `event`, by `events`, or by both where they say the same; nothing: what it was. A record that was
+/// read and is sent back changes nothing.
 fn subscribed(
     event: Given<&str>,
     events: Option<&[&str]>,
     old: Option<&Subscribed>,
 ) -> Result<Option<Subscribed>, Violation> {
     let is_null = matches!(event, Given::Null);
-    let old_event = old.and_then(|old| old.event.as_deref());
-    let word = event.value();
+    let word = event.value().map(Subscribed::to_one);
     let list = events.map(Subscribed::to_some);
+    let is_old_word = word.as_ref().is_some_and(|word| old.is_some_and(|old| old.event == word.event));
     let is_old_list = list.as_ref().is_some_and(|list| old.is_some_and(|old| old.events == list.events));
-    match (word.map(Subscribed::to_one), list) {
+    match (word, list) {
         (None, None) if is_null && old.is_none_or(|old| old.event.is_some()) => {
             Err(Violation::new("event", "contradiction", "cannot be null, unless `events` is sent"))
         }
         (None, None) => Ok(None),
-        (Some(_), Some(_)) if word == old_event && is_old_list => Ok(None),
+        // also of a `*` that stands for fewer types than there are now
+        (Some(_), None) if is_old_word => Ok(None),
+        (Some(_), Some(_)) if is_old_word && is_old_list => Ok(None),
         (Some(word), None) => Ok(Some(word)),
         (None, Some(list)) => Ok(Some(list)),
-        (Some(one), Some(list)) if one.events == list.events || is_old_list => Ok(Some(one)),
-        (Some(_), Some(list)) if word == old_event => Ok(Some(list)),
+        (Some(word), Some(list)) if word.events == list.events => Ok(Some(word)),
         (Some(_), Some(_)) => {
             let message = "cannot say something else than `event`: send one of the two";
             Err(Violation::new("events", "contradiction", message))
@@ -177,13 +178,17 @@ impl NewWebhook {
         body: Value,
     ) -> (Option<Self>, Option<EshopId>, Vec<Violation>) {
         let rule = object(|object| {
+            let has_events = object.has("events");
             let given = Edit::members(object, outbound, true);
             let authentication = given.authentication.value().unwrap_or(Authentication::None);
             if authentication.clone().unmask(&Authentication::None).is_err() {
                 object.refuse("authentication", "required", "is masked, but no value is stored yet");
             }
             let subscribed = subscribed(given.event, given.events.as_deref(), None);
-            if let Err(violation) = &subscribed {
+            // one that is refused was sent
+            if let Err(violation) = subscribed.as_ref()
+                && !(has_events && violation.property_path == "event")
+            {
                 object.refuse_other(&violation.property_path, violation.code, violation.message.clone());
             }
             let new = || {
