@@ -31,7 +31,7 @@ client = AuthenticatedClient(base_url=BASE, token=os.environ["USER_TOKEN"])
 hook = create_webhook.sync(
     client=client,
     body=m.WebhookToCreate(
-        eshop=ESHOP, event=m.WebhookToCreateEvent.PRODUCT_CHANGE, destination="http://127.0.0.1:1/",
+        eshop=ESHOP, event=m.WebhookEvent.PRODUCT_CHANGE, destination="http://127.0.0.1:1/",
         authentication=m.WebhookAuthentication(type_=m.WebhookAuthenticationType.BEARER, token="secret"),
     ),
 )
