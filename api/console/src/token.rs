@@ -5,6 +5,7 @@ use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use longshore_domain::account::proof;
 use longshore_domain::account::session::FRESH;
 use longshore_domain::account::token::issue;
+use longshore_domain::list::criteria::all_of;
 use longshore_domain::list::fields::token::{ACCESS_TOKEN, ROLES};
 use longshore_http::extract::{At, Failure, Id, permit};
 use longshore_kernel::access::Scope;
@@ -79,10 +80,11 @@ pub(super) async fn show(visit: Asking) -> Result<Response, Failure> {
     let asked = &visit.asked;
     let (organisation, id): (Option<OrganisationId>, Option<TokenId>) =
         (asked.id("organisation")?, asked.id("id")?);
-    let conditions =
-        [("organisation", organisation.map(|id| json!({"eq": id}))), ("id", id.map(|id| json!({"eq": id})))];
-    let conditions = conditions.into_iter().filter_map(|(path, asked)| Some((path.to_owned(), asked?)));
-    let wanted = listed::wanted(&visit, &ACCESS_TOKEN, &SELECT, &Value::Object(conditions.collect()))?;
+    let criteria = all_of([
+        ("organisation", organisation.map(|one| json!({"eq": one}))),
+        ("id", id.map(|one| json!({"eq": one}))),
+    ]);
+    let wanted = listed::wanted(&visit, &ACCESS_TOKEN, &SELECT, &criteria)?;
     let found: Listed<Token> = Listed::find(&visit, &wanted).await?;
     let query = organisation.map(|id| {
         form_urlencoded::Serializer::new(String::new()).append_pair("organisation", &id.to_string()).finish()

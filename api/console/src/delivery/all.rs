@@ -3,6 +3,7 @@
 use axum::response::Response;
 use chrono::{DateTime, Utc};
 use futures::FutureExt as _;
+use longshore_domain::list::criteria::all_of;
 use longshore_domain::webhook::delivery::DeliveryState;
 use longshore_domain::webhook::event::{TYPES, is_test};
 use longshore_http::extract::{Failure, permit};
@@ -13,7 +14,7 @@ use longshore_operate::delivery::{self, Cursor, Filter, Line, Order, Page, State
 use longshore_operate::named::{self, Kind};
 use longshore_operate::snapshots::Snapshots;
 use maud::{Markup, html};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::form::{Asked, OF_PAGE, Refused};
 use crate::layout::Section;
@@ -109,21 +110,19 @@ pub(super) async fn wanted<P>(visit: &Visit<P>, asked: &Asked) -> Result<Filter,
 /// What all deliveries of a search match that ended in a state.
 pub(super) fn criteria(wanted: &Filter) -> Option<Value> {
     let state = wanted.state.filter(|state| *state != DeliveryState::Pending)?;
-    let mut period = Map::new();
-    for (operator, at) in [("gte", wanted.since), ("lt", wanted.until)] {
-        period.extend(at.map(|at| (operator.to_owned(), json!(at))));
-    }
+    let period = all_of(
+        [("gte", wanted.since), ("lt", wanted.until)]
+            .map(|(operator, at)| (operator, at.map(|at| json!(at)))),
+    );
     let sorted = if wanted.order() == Order::Made { "createdAt" } else { "finishedAt" };
-    let conditions = [
+    Some(all_of([
         ("state", Some(json!({"eq": state.as_str()}))),
         ("event", wanted.event.as_ref().map(|event| json!({"eq": event}))),
         ("entity.id", wanted.entities.as_ref().map(|entities| json!({"in": entities}))),
         ("eshop", wanted.eshop.map(|eshop| json!({"eq": eshop}))),
         ("webhook.destination", wanted.destination.as_ref().map(|text| json!({"like": text}))),
-        (sorted, Some(period.into())),
-    ];
-    let conditions = conditions.into_iter().filter_map(|(path, asked)| Some((path.to_owned(), asked?)));
-    Some(Value::Object(conditions.collect()))
+        (sorted, Some(period)),
+    ]))
 }
 
 /// How many are in each state, where that could be counted; each leads to its deliveries.

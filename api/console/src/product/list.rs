@@ -3,6 +3,7 @@
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use chrono::{DateTime, Utc};
+use longshore_domain::list::criteria::all_of;
 use longshore_domain::list::fields::product::PRODUCT;
 use longshore_http::extract::{Failure, permit};
 use longshore_kernel::access::{Permission, Scope};
@@ -78,15 +79,13 @@ pub(super) async fn criteria<P>(visit: &Visit<P>, asked: &Asked) -> Result<Value
     let organisation: Option<OrganisationId> = visit.named(asked, Kind::Organisation, "organisation").await?;
     let eshop: Option<EshopId> = visit.named(asked, Kind::Eshop, "eshop").await?;
     let active = asked.among("active", |word| word.parse::<bool>().ok())?;
-    let conditions = [
+    Ok(all_of([
         ("productSku", asked.text("sku")?.map(|sku| json!({"eq": sku}))),
         ("name", asked.text("name")?.map(|text| json!({"like": text}))),
         ("active", active.map(|active| json!({"eq": active}))),
         ("organisation", organisation.map(|one| json!({"eq": one}))),
         ("eshops", eshop.map(|one| json!({"eq": one}))),
-    ];
-    let conditions = conditions.into_iter().filter_map(|(path, asked)| Some((path.to_owned(), asked?)));
-    Ok(Value::Object(conditions.collect()))
+    ]))
 }
 
 /// Whether there are products of several organisations.

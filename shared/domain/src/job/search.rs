@@ -9,13 +9,13 @@ mod count;
 pub use count::{COUNTED, Counts, counts};
 
 use chrono::{DateTime, Utc};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::kind::{JobKind, JobState};
 use super::waiting::WaitsFor;
-use crate::list::criteria::containing;
+use crate::list::criteria::{all_of, containing};
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
 use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
@@ -346,21 +346,19 @@ pub async fn criteria(db: &Database, wanted: &Filter) -> Result<Value, Problem> 
         Some(entity) => Some(jobs_of(db, entity).await?),
         None => None,
     };
-    let mut accepted = Map::new();
-    for (operator, at) in [("gte", wanted.since), ("lt", wanted.until)] {
-        accepted.extend(at.map(|at| (operator.to_owned(), json!(at))));
-    }
-    let conditions = [
+    let accepted = all_of(
+        [("gte", wanted.since), ("lt", wanted.until)]
+            .map(|(operator, at)| (operator, at.map(|at| json!(at)))),
+    );
+    Ok(all_of([
         ("organisation", wanted.organisation.map(|one| json!({"eq": one}))),
         ("eshop", wanted.eshop.map(|one| json!({"eq": one}))),
         ("kind", wanted.kind.map(|kind| json!({"eq": kind.as_str()}))),
         ("state", wanted.state.map(|state| json!({"eq": state.as_str()}))),
         ("error", wanted.error.as_ref().map(|text| json!({"like": text}))),
         ("id", ids.map(|ids| json!({"in": ids}))),
-        ("createdAt", Some(accepted.into())),
-    ];
-    let conditions = conditions.into_iter().filter_map(|(path, asked)| Some((path.to_owned(), asked?)));
-    Ok(Value::Object(conditions.collect()))
+        ("createdAt", Some(accepted)),
+    ]))
 }
 
 /// The newest jobs that changed an entity, as the audit knows them.

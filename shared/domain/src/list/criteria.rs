@@ -466,6 +466,13 @@ fn compare(
     }
 }
 
+/// The criteria of a record, or of a field, that meets all of these conditions, as far as they are asked for.
+#[must_use]
+pub fn all_of<const N: usize>(conditions: [(&str, Option<Value>); N]) -> Value {
+    let asked = conditions.into_iter().filter_map(|(name, asked)| Some((name.to_owned(), asked?)));
+    Value::Object(asked.collect())
+}
+
 /// The pattern that matches texts which contain a given one, with all characters escaped.
 #[must_use]
 pub fn containing(text: &str) -> String {
