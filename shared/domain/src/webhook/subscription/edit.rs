@@ -114,9 +114,10 @@ impl Edit {
                 .unmask(kept)
                 .map_err(|member| authentication::nothing_stored("authentication", member))?,
         };
-        let subscribed = subscribed(self.event, self.events.as_deref(), Some(&old.subscribed))
+        let heard = old.subscribed();
+        let subscribed = subscribed(self.event, self.events.as_deref(), Some(&heard))
             .map_err(|violation| Problem::invalid(vec![violation]))?
-            .unwrap_or_else(|| old.subscribed.clone());
+            .unwrap_or_else(|| heard.clone());
         let fields = Fields {
             action: "webhook.update",
             subscribed,
@@ -129,7 +130,7 @@ impl Edit {
             new_authentication: (authentication != *stored).then_some(authentication),
         };
         let only_active = fields.new_authentication.is_none()
-            && fields.subscribed == old.subscribed
+            && fields.subscribed == heard
             && fields.destination == old.destination
             && (fields.max_in_flight, fields.ordered) == (old.max_in_flight, old.ordered);
         let action = match fields.active {

@@ -18,7 +18,8 @@ use longshore_kernel::tombstone;
 pub(in crate::webhook) struct Stored {
     pub(in crate::webhook) organisation: OrganisationId,
     pub(in crate::webhook) eshop: EshopId,
-    pub(super) subscribed: Subscribed,
+    event: Option<String>,
+    events: Vec<String>,
     pub(super) destination: String,
     pub(in crate::webhook) active: bool,
     sealed_authentication: Option<Vec<u8>>,
@@ -112,6 +113,11 @@ pub(super) fn location(id: WebhookId) -> String {
 }
 
 impl Stored {
+    /// What it hears of.
+    pub(super) fn subscribed(&self) -> Subscribed {
+        Subscribed { events: self.events.clone(), event: self.event.clone() }
+    }
+
     /// Its authentication, opened.
     ///
     /// # Errors
@@ -130,9 +136,10 @@ pub(in crate::webhook) async fn lock(
     scope: &Scope,
     id: WebhookId,
 ) -> Result<Stored, Problem> {
-    let found = sqlx::query!(
+    let found = sqlx::query_as!(
+        Stored,
         r#"SELECT organisation_id AS "organisation: OrganisationId", eshop_id AS "eshop: EshopId", event, events, destination, active,
-                  authentication, max_in_flight, ordered, version
+                  authentication AS sealed_authentication, max_in_flight, ordered, version
            FROM webhook
            WHERE in_scope($1, organisation_id) AND in_eshop($2, eshop_id) AND id = $3
            FOR UPDATE"#,
@@ -143,17 +150,7 @@ pub(in crate::webhook) async fn lock(
     .fetch_optional(change.connection())
     .await?;
     match found {
-        Some(found) => Ok(Stored {
-            organisation: found.organisation,
-            eshop: found.eshop,
-            subscribed: Subscribed { events: found.events, event: found.event },
-            destination: found.destination,
-            active: found.active,
-            sealed_authentication: found.authentication,
-            max_in_flight: found.max_in_flight,
-            ordered: found.ordered,
-            version: found.version,
-        }),
+        Some(found) => Ok(found),
         None => Err(tombstone::missing(change.connection(), scope, ENTITY, id).await),
     }
 }
