@@ -9,7 +9,7 @@
 //!   are due, the lane goes to the end of its queue.
 //! - [`leasing`] leases and releases many lanes with one statement.
 //! - The [`keeper`] renews the lease every second in its own task, and knows when it ends.
-//! - The [`turn`] keeps up to `maxInFlight` calls under way and fetches the next batch ahead of time.
+//! - The [`turn`] keeps up to `maxInFlight` calls under way and fetches the next ones ahead of time.
 //! - The [`crowd`] limits how many calls each lane begins at once when many lanes are busy.
 //! - The lanes of an organisation at one [`host`] share as many calls as one of them may have.
 //! - A [`parcel`] is one delivery being sent: the signed call and the meaning of its answer.
@@ -181,7 +181,7 @@ pub async fn run(context: &LaneContext, webhook: WebhookId) -> Result<Ran, Probl
     let held = Held { lease: Arc::new(lease), ledger: Arc::default(), since: Instant::now() };
     let keeper = Keeper::start(context.services.db.clone(), Arc::clone(&held.lease), until);
     let (entry, words) = context.running.enter(&held.lease, keeper.standing());
-    let first = First { batch: first, looks: false };
+    let first = First { found: first, looks: false };
     conduct(context, Begun { held, keeper, entry, words }, first, place).await
 }
 
@@ -190,11 +190,11 @@ pub async fn run_test(context: &LaneContext, webhook: WebhookId, test: DeliveryI
     let Some(Leased { lease, until, first }) = context.leasing.begin(webhook).await? else { return Ok(()) };
     let (lease, ledger) = (Arc::new(lease), Arc::new(Ledger::default()));
     let keeper = Keeper::start(context.services.db.clone(), Arc::clone(&lease), until);
-    let batch = match first {
-        Some(batch) => Ok(batch),
+    let found = match first {
+        Some(found) => Ok(found),
         None => lane::fetch(&context.services.db, &lease, lane::From::default()).await,
     };
-    let sent = match batch.map(|batch| batch.due.into_iter().find(|due| due.id == test)) {
+    let sent = match found.map(|found| found.due.into_iter().find(|due| due.id == test)) {
         Ok(Some(due)) => {
             ledger.take(due.id, due.attempts);
             let target = Target::new(Arc::clone(&lease), context);

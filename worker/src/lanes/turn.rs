@@ -1,4 +1,4 @@
-//! A turn of a lane: sends calls, fetches the next batch, and passes outcomes to the writer.
+//! A turn of a lane: sends calls, fetches the next ones, and passes outcomes to the writer.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use longshore_domain::calling::breaker::{Breaker, Sign};
-use longshore_domain::webhook::lane::{self, BATCH, Batch, Cursor, Due, End, From as Start, Lease};
+use longshore_domain::webhook::lane::{self, AT_ONCE, Found, Cursor, Due, End, From as Start, Lease};
 use longshore_kernel::problem::Problem;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
@@ -32,7 +32,7 @@ pub(super) const LONGEST: Duration = Duration::from_secs(30);
 /// turn continues.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// The next batch is fetched when at most this many rounds of calls wait.
+/// The next ones are fetched when at most this many rounds of calls wait.
 const AHEAD: usize = 8;
 
 /// When a turn without due deliveries looks again while calls are under way: soon, then less and less often.
@@ -79,7 +79,7 @@ struct Sent {
 #[derive(Debug, Default)]
 pub(super) struct First {
     /// What it sends first; nothing if it has to fetch that.
-    pub(super) batch: Option<Batch>,
+    pub(super) found: Option<Found>,
     /// It has to look whether more is due, too.
     pub(super) looks: bool,
 }
@@ -115,7 +115,7 @@ pub(super) struct Turn<'c> {
     breaker: Breaker,
     waiting: VecDeque<Parcel>,
     under_way: FuturesUnordered<BoxFuture<'static, Result<Sent, NoRoom>>>,
-    fetching: Option<JoinHandle<Result<Batch, Problem>>>,
+    fetching: Option<JoinHandle<Result<Found, Problem>>>,
     /// Where the last fetch ended, if there may be more after it.
     cursor: Option<Cursor>,
     /// The last look from the start found everything that is due.
@@ -178,8 +178,8 @@ impl<'c> Turn<'c> {
     /// Sends what it begins with, then due deliveries until none is left, the slice is over, or the lease or
     /// the process ends.
     pub(super) async fn run(mut self, first: First) -> Ended {
-        if let Some(batch) = first.batch {
-            self.fetched(Ok(batch));
+        if let Some(found) = first.found {
+            self.fetched(Ok(found));
             self.dry &= !first.looks;
         }
         let stop = self.context.stop.clone();
@@ -240,7 +240,7 @@ impl<'c> Turn<'c> {
         let takes = matches!(self.gate, Gate::Open(_))
             && !self.breaker.is_open()
             && !self.backlog
-            && self.waiting.len() < BATCH
+            && self.waiting.len() < AT_ONCE
             && Instant::now() >= self.not_before;
         if takes {
             if self.fetching.is_none() {
@@ -249,7 +249,7 @@ impl<'c> Turn<'c> {
             self.take(Due::from(notice));
         } else {
             // or what is due would wait for as long as notices come
-            self.backlog |= self.waiting.len() >= BATCH;
+            self.backlog |= self.waiting.len() >= AT_ONCE;
             self.look();
         }
     }
@@ -349,10 +349,10 @@ impl<'c> Turn<'c> {
         (self.dry, self.backlog, self.cursor) = (false, true, None);
     }
 
-    /// Starts to fetch the next batch while part of this one still waits.
+    /// Starts to fetch the next ones while some of these still wait.
     fn fetch_ahead(&mut self) {
         // one lane of many has few calls under way and sends slowly, so it keeps fewer deliveries
-        let enough = if self.lease.ordered { 0 } else { (BATCH / 2).min(AHEAD * self.under_way.len()) };
+        let enough = if self.lease.ordered { 0 } else { (AT_ONCE / 2).min(AHEAD * self.under_way.len()) };
         let wanted = matches!(self.gate, Gate::Open(_))
             && !self.dry
             && self.waiting.len() <= enough
@@ -370,7 +370,7 @@ impl<'c> Turn<'c> {
         self.fetching = Some(tokio::spawn(async move { lane::fetch(&db, &lease, from).await }));
     }
 
-    fn fetched(&mut self, fetched: Result<Batch, Problem>) {
+    fn fetched(&mut self, fetched: Result<Found, Problem>) {
         self.fetching = None;
         match fetched {
             Err(problem) => {
@@ -378,17 +378,17 @@ impl<'c> Turn<'c> {
                 self.shut();
             }
             Ok(_) if self.gate == Gate::Shut => {}
-            Ok(batch) => {
+            Ok(found) => {
                 let from_start = self.cursor.is_none();
                 if from_start {
-                    self.backlog = batch.is_full;
+                    self.backlog = found.is_full;
                 }
-                self.dry = from_start && !batch.is_full && !std::mem::take(&mut self.missed);
+                self.dry = from_start && !found.is_full && !std::mem::take(&mut self.missed);
                 self.look_after =
-                    if batch.due.is_empty() { (self.look_after * 2).min(LOOK_RARELY) } else { LOOK_AGAIN };
+                    if found.due.is_empty() { (self.look_after * 2).min(LOOK_RARELY) } else { LOOK_AGAIN };
                 self.look_again = Instant::now() + self.look_after;
-                self.cursor = batch.cursor;
-                for due in batch.due {
+                self.cursor = found.cursor;
+                for due in found.due {
                     self.take(due);
                 }
             }
@@ -447,7 +447,7 @@ impl<'c> Turn<'c> {
 }
 
 /// Waits for the fetch under way, if any.
-async fn fetched(fetching: &mut Option<JoinHandle<Result<Batch, Problem>>>) -> Result<Batch, Problem> {
+async fn fetched(fetching: &mut Option<JoinHandle<Result<Found, Problem>>>) -> Result<Found, Problem> {
     match fetching {
         Some(task) => task.await.unwrap_or_else(|error| Err(Problem::internal(error))),
         None => std::future::pending().await,

@@ -17,7 +17,7 @@
 //! that a long transaction keeps from being vacuumed.
 
 pub mod backlog;
-mod batch;
+mod found;
 mod fetch;
 mod hold;
 mod late;
@@ -29,7 +29,7 @@ mod retry;
 mod scan;
 mod warm;
 
-pub use self::batch::{BATCH, Batch, Cursor, Due, FEW};
+pub use self::found::{AT_ONCE, Found, Cursor, Due, FEW};
 pub use self::fetch::{From, fetch};
 pub(in crate::webhook) use self::hold::{end_wait, hold_back, until_ending};
 pub use self::lease::{Lease, Leased, lease, release, renew};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use longshore_domain::webhook::lane::{self, BATCH, Batch, Due, Lease, Looked};
+use longshore_domain::webhook::lane::{self, AT_ONCE, Found, Due, Lease, Looked};
 use longshore_kernel::gather::Gather;
 use longshore_kernel::ids::{OrganisationId, WebhookId};
 use longshore_kernel::queue::Notice;
@@ -185,7 +185,7 @@ impl Warm {
             let begins = waiting.is_none();
             let start = waiting.get_or_insert_default();
             match notice {
-                Some(notice) if start.notices.len() < BATCH => {
+                Some(notice) if start.notices.len() < AT_ONCE => {
                     kept.used = Instant::now();
                     start.notices.push(notice);
                 }
@@ -217,8 +217,8 @@ impl Warm {
         let (entry, words) = context.running.enter(&held.lease, standing.clone());
         kept.state = State::Busy(standing);
         let due = notices.into_iter().map(Due::from).collect::<Vec<_>>();
-        let batch = (!due.is_empty()).then_some(Batch { due, cursor: None, is_full: false });
-        Some((Begun { held, keeper, entry, words }, First { batch, looks }))
+        let found = (!due.is_empty()).then_some(Found { due, cursor: None, is_full: false });
+        Some((Begun { held, keeper, entry, words }, First { found, looks }))
     }
 
     /// A turn got no place: what is due is found by the next look.

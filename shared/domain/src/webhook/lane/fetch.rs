@@ -1,7 +1,7 @@
 //! Fetching what is due.
 
 use super::Lease;
-use super::batch::{BATCH, Batch, Cursor, Row};
+use super::found::{AT_ONCE, Found, Cursor, Row};
 use longshore_kernel::database::Database;
 use longshore_kernel::ids::DeliveryId;
 use longshore_kernel::problem::Problem;
@@ -41,23 +41,23 @@ macro_rules! due_query {
     };
 }
 
-/// Up to [`BATCH`] deliveries that are due, oldest first, with their events. Nothing without a live lease, or once the
+/// Up to [`AT_ONCE`] deliveries that are due, oldest first, with their events. Nothing without a live lease, or once the
 /// breaker has opened.
 ///
-/// For a probe `again`, the batch is one delivery that was tried before, if one is due.
+/// For a probe `again`, what is found is one delivery that was tried before, if one is due.
 ///
 /// An ordered lane has no cursor: its order is that of the events. What was tried comes first, and while the oldest of
 /// that is not due, nothing is.
-pub async fn fetch(db: &Database, lease: &Lease, from: From) -> Result<Batch, Problem> {
+pub async fn fetch(db: &Database, lease: &Lease, from: From) -> Result<Found, Problem> {
     let From { after, in_hand, again } = from;
     if lease.ordered {
-        let batch = Batch::of(lease.webhook, fetch_ordered(db, lease, &in_hand).await?, BATCH);
-        return Ok(Batch { cursor: None, ..batch });
+        let found = Found::of(lease.webhook, fetch_ordered(db, lease, &in_hand).await?, AT_ONCE);
+        return Ok(Found { cursor: None, ..found });
     }
     if again {
-        let batch = Batch::of(lease.webhook, fetch_tried(db, lease, &in_hand).await?, 1);
-        if batch.is_full {
-            return Ok(Batch { cursor: None, ..batch });
+        let found = Found::of(lease.webhook, fetch_tried(db, lease, &in_hand).await?, 1);
+        if found.is_full {
+            return Ok(Found { cursor: None, ..found });
         }
     }
     let rows = due_query!(
@@ -80,7 +80,7 @@ pub async fn fetch(db: &Database, lease: &Lease, from: From) -> Result<Batch, Pr
     )
     .fetch_all(&db.main)
     .await?;
-    Ok(Batch::of(lease.webhook, rows, BATCH))
+    Ok(Found::of(lease.webhook, rows, AT_ONCE))
 }
 
 /// One of the oldest deliveries that were tried and are due again.

@@ -7,7 +7,7 @@ use http::{HeaderName, HeaderValue};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::batch::{self, Batch, FEW};
+use super::found::{self, Found, FEW};
 use crate::calling::breaker::Breaker;
 use crate::calling::signature::Signer;
 use crate::calling::{LEASE, PostgresTime, renewal};
@@ -56,7 +56,7 @@ pub struct Leased {
     /// The lease holds until then at least, unless it is renewed.
     pub until: Instant,
     /// The first deliveries; nothing if a separate fetch is needed.
-    pub first: Option<Batch>,
+    pub first: Option<Found>,
 }
 
 /// Leases those of these lanes for [`LEASE`], from before this was called, that are free: not those whose webhook is not
@@ -137,7 +137,7 @@ pub async fn lease(
         let due: Vec<_> = rows.iter_mut().filter_map(Row::take_due).collect();
         let row = &rows[0];
         let comes_with = row.given_back && !row.ordered && !row.breaker().probes_again();
-        let first = comes_with.then(|| Batch::of(row.webhook_id, due, FEW));
+        let first = comes_with.then(|| Found::of(row.webhook_id, due, FEW));
         (row.webhook_id, row.open(services, read).map(|lease| Leased { lease, until, first }))
     });
     Ok(leased.collect())
@@ -174,8 +174,8 @@ struct Row {
 }
 
 impl Row {
-    fn take_due(&mut self) -> Option<batch::Row> {
-        Some(batch::Row {
+    fn take_due(&mut self) -> Option<found::Row> {
+        Some(found::Row {
             id: self.delivery_id?,
             event_id: self.event_id?,
             attempt_count: self.attempt_count?,

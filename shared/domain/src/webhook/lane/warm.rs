@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
-use super::batch::Due;
+use super::found::Due;
 use super::lease::Lease;
 use crate::calling::{LEASE, Renewed};
 use crate::webhook::event::Event;

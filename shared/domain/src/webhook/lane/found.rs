@@ -7,10 +7,10 @@ use crate::webhook::event::{self, Event};
 use longshore_kernel::ids::{DeliveryId, EventId, WebhookId};
 
 // The queries name these limits as numbers: of a parameter the planner expects a tenth of all that is due, and would
-// sort the whole backlog for every batch.
+// sort the whole backlog for every fetch.
 
 /// Deliveries of one fetch.
-pub const BATCH: usize = 200;
+pub const AT_ONCE: usize = 200;
 
 /// Deliveries that come with a lease: by default, as many as a lane sends at once.
 pub const FEW: usize = 16;
@@ -35,7 +35,7 @@ pub struct Cursor {
 
 /// What a fetch found.
 #[derive(Debug, Default)]
-pub struct Batch {
+pub struct Found {
     /// The deliveries, in the order in which they are sent.
     pub due: Vec<Due>,
     /// Where it ended; nothing where no more is due, or the lane is ordered.
@@ -44,7 +44,7 @@ pub struct Batch {
     pub is_full: bool,
 }
 
-impl Batch {
+impl Found {
     pub(super) fn of(webhook: WebhookId, rows: Vec<Row>, asked: usize) -> Self {
         let is_full = rows.len() == asked;
         let last = rows.last().filter(|_| is_full);
