@@ -27,9 +27,16 @@ CREATE TABLE webhook (
     max_in_flight integer NOT NULL DEFAULT 16
         CONSTRAINT max_in_flight_is_1_to_256 CHECK (max_in_flight BETWEEN 1 AND 256),
     ordered boolean NOT NULL DEFAULT false,
+    -- how many events a call has at most, and how long the first of them waits for more; null: a call for each event
+    batch_events integer CONSTRAINT batch_events_are_1_to_500 CHECK (batch_events BETWEEN 1 AND 500),
+    batch_wait interval NOT NULL DEFAULT '0'
+        CONSTRAINT batch_wait_is_up_to_a_minute CHECK (batch_wait BETWEEN '0' AND '1 minute'),
     version bigint NOT NULL DEFAULT 1,
     created_at timestamptz NOT NULL DEFAULT now(),
     changed_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT few_batches_are_in_flight CHECK (batch_events IS NULL OR max_in_flight <= 4),
+    -- what waits is due later than what comes after the wait is shortened
+    CONSTRAINT only_batches_without_order_wait CHECK (batch_wait = '0' OR (batch_events IS NOT NULL AND NOT ordered)),
     CONSTRAINT a_disabled_webhook_is_not_active CHECK (disabled_at IS NULL OR NOT active)
 );
 CREATE INDEX webhook_by_creation ON webhook (organisation_id, created_at, id);

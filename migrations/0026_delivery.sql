@@ -11,6 +11,8 @@ CREATE TABLE delivery (
     -- failed attempts so far: [{number, at, durationMs, status, error, response}]
     attempts jsonb NOT NULL DEFAULT '[]',
     redelivery_of uuid,
+    -- the batch in which it is tried again
+    batch_id uuid,
     created_at timestamptz NOT NULL DEFAULT now()
 ) WITH (
     -- a queue: every row is deleted soon, so dead ones must go as soon
@@ -24,10 +26,21 @@ CREATE INDEX delivery_by_id ON delivery USING hash (id);
 -- what an ordered lane must send before anything newer; empty while destinations are well
 CREATE INDEX delivery_tried ON delivery (webhook_id, created_at, id) WHERE attempt_count > 0;
 -- Retries by time: workers look several times a second for what has just become due, and must not go over every lane for
--- it. Only failed deliveries are in it, so a healthy destination pays nothing.
-CREATE INDEX delivery_retry ON delivery (next_attempt_at, webhook_id) WHERE attempt_count > 0;
+-- it. Only failed deliveries are in it, and those that wait for their batch, so a healthy destination pays nothing.
+CREATE INDEX delivery_retry ON delivery (next_attempt_at, webhook_id) WHERE attempt_count > 0 OR next_attempt_at > created_at;
+CREATE INDEX delivery_by_batch ON delivery (batch_id) WHERE batch_id IS NOT NULL;
 -- Redeliveries by event: each batch of a recovery looks whether its events are under way. A first delivery pays nothing.
 CREATE INDEX delivery_redelivered ON delivery (webhook_id, event_id) WHERE redelivery_of IS NOT NULL;
+
+-- Batches that a worker has begun, each written before its first attempt: whoever takes the lane over sends the same. What
+-- became of one is recorded with its deliveries, by the statement that removes it.
+CREATE TABLE webhook_batch (
+    webhook_id uuid NOT NULL,
+    id uuid NOT NULL,
+    -- in the order in which they are sent
+    deliveries uuid[] NOT NULL,
+    PRIMARY KEY (webhook_id, id)
+);
 
 CREATE TABLE delivery_history (
     id uuid NOT NULL,
@@ -42,6 +55,8 @@ CREATE TABLE delivery_history (
     attempt_count smallint NOT NULL,
     attempts jsonb NOT NULL,
     redelivery_of uuid,
+    -- the last one in which it was sent
+    batch_id uuid,
     created_at timestamptz NOT NULL,
     finished_at timestamptz NOT NULL,
     PRIMARY KEY (id)
@@ -61,6 +76,8 @@ CREATE INDEX delivery_history_unsuccessful ON delivery_history (webhook_id, fini
 CREATE INDEX delivery_history_late ON delivery_history (webhook_id, finished_at)
     WHERE state = 'delivered' AND finished_at - created_at > interval '1 hour';
 CREATE INDEX delivery_history_redelivered ON delivery_history (webhook_id, event_id) WHERE redelivery_of IS NOT NULL;
+-- equal keys are stored once, so a batch costs little more than one delivery
+CREATE INDEX delivery_history_by_batch ON delivery_history (batch_id) WHERE batch_id IS NOT NULL;
 REVOKE ALL ON delivery_history_default FROM longshore_service;
 
 INSERT INTO history (table_name, span, keep_days, age_column) VALUES ('delivery_history', 'week', 30, 'finished_at');

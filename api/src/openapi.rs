@@ -121,12 +121,33 @@ fn told() -> &'static Value {
                 ("EventType", json!({"type": "string", "enum": NAMES})),
                 ("WebhookEvent", json!({"type": "string", "enum": SUBSCRIBABLE})),
                 ("TextOrInteger", json!({"oneOf": text_or_integer})),
+                (
+                    "Integer",
+                    json!({"type": "integer", "format": "int64", "minimum": i64::MIN, "maximum": i64::MAX}),
+                ),
+                ("Natural", json!({"type": "integer", "format": "int32", "minimum": 0, "maximum": i32::MAX})),
+                (
+                    "Dimension",
+                    json!({"type": ["integer", "null"], "format": "int32", "minimum": 0, "maximum": 20_000}),
+                ),
+                (
+                    "Credential",
+                    json!({"type": "string", "pattern": "^[!-~]([ -~]*[!-~])?$", "minLength": 1, "maxLength": 2_000}),
+                ),
+                ("CountryOrNull", code_or_null(2)),
+                ("CurrencyOrNull", code_or_null(3)),
             ],
         );
         part::gather_parameters(&mut told);
         told
     });
     &TOLD
+}
+
+/// A code of so many capital letters.
+fn code_or_null(letters: usize) -> Value {
+    let pattern = format!("^[A-Z]{{{letters}}}$");
+    json!({"type": ["string", "null"], "pattern": pattern, "minLength": letters, "maxLength": letters})
 }
 
 /// The document with everything. Its members are sorted, so the same code always produces the same text.

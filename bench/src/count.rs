@@ -229,6 +229,7 @@ impl World {
                         headers: None,
                     }),
                     hold: None,
+                    batch: None,
                 })
                 .collect();
             record(&services, &outcomes).await?;

@@ -12,7 +12,7 @@
 //! - The [`turn`] keeps up to `maxInFlight` calls under way and fetches the next ones ahead of time.
 //! - The [`crowd`] limits how many calls each lane begins at once when many lanes are busy.
 //! - The lanes of an organisation at one [`host`] share as many calls as one of them may have.
-//! - A [`parcel`] is one delivery being sent: the signed call and the meaning of its answer.
+//! - A [`parcel`] is what one call sends, a delivery or a [`batch`]: the signed call and the meaning of its answer.
 //! - A lane that ran dry stays [`warm`] for a while: its lease is kept, and what becomes due is announced to this
 //!   process through its [`holder`].
 //! - The [`writer`] records outcomes for all lanes of the process, several lanes in one statement. It reports
@@ -28,6 +28,7 @@
 //! - After several failures in a row the breaker opens: each turn sends one probe until one succeeds.
 //! - No call starts under a lease that may have ended by the clock of Postgres.
 
+mod batch;
 mod crowd;
 mod holder;
 mod host;
@@ -45,7 +46,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use longshore_domain::webhook::lane::{self, Lease, Leased};
+use longshore_domain::webhook::lane::{self, Found, Lease, Leased};
 use longshore_kernel::ids::{DeliveryId, WebhookId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::{Notice, Queue};
@@ -55,6 +56,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use self::batch::Rooms;
 pub use self::crowd::Crowd;
 use self::host::Hosts;
 pub use self::host::MOST as CALLS_AT_HOST;
@@ -87,6 +89,7 @@ pub struct LaneContext {
     pub crowd: Crowd,
     /// Decides which lanes may run.
     pub places: Places,
+    rooms: Rooms,
     no_room: Arc<Seldom<()>>,
     hosts: Hosts,
     leasing: Leasing,
@@ -109,6 +112,7 @@ impl LaneContext {
             deadline: parcel::DEADLINE,
             crowd: Crowd::default(),
             places: Places::new(PLACES),
+            rooms: Rooms::default(),
             no_room: Arc::new(Seldom::new(SAID_EVERY)),
             hosts: Hosts::default(),
             leasing,
@@ -190,15 +194,26 @@ pub async fn run_test(context: &LaneContext, webhook: WebhookId, test: DeliveryI
     let Some(Leased { lease, until, first }) = context.leasing.begin(webhook).await? else { return Ok(()) };
     let (lease, ledger) = (Arc::new(lease), Arc::new(Ledger::default()));
     let keeper = Keeper::start(context.services.db.clone(), Arc::clone(&lease), until);
-    let found = match first {
-        Some(found) => Ok(found),
-        None => lane::fetch(&context.services.db, &lease, lane::From::default()).await,
+    let found = if let Some(found) = first {
+        Ok(found)
+    } else {
+        let alone = lane::From { single: true, ..lane::From::default() };
+        lane::fetch(&context.services.db, &lease, alone).await
     };
-    let sent = match found.map(|found| found.due.into_iter().find(|due| due.id == test)) {
-        Ok(Some(due)) => {
-            ledger.take(due.id, due.attempts);
+    let parcel = |found: Found| {
+        let due = found.due.into_iter().find(|due| due.id == test)?;
+        match found.batch {
+            Some(batch) => Parcel::of_batch(batch, vec![due], lease.organisation).pop(),
+            None => Some(Parcel::of(due, lease.organisation)),
+        }
+    };
+    let sent = match found.map(parcel) {
+        Ok(Some(parcel)) => {
+            for part in &parcel.parts {
+                ledger.take(part.delivery, part.attempts);
+            }
             let target = Target::new(Arc::clone(&lease), context);
-            match keeper.begin(|| Some(target.begin(Parcel::from(due)))) {
+            match keeper.begin(|| Some(target.begin(parcel))) {
                 Some(begun) => Ok(target.send(begun, lease.breaker.is_open()).await.ok()),
                 None => Ok(None),
             }
@@ -207,8 +222,8 @@ pub async fn run_test(context: &LaneContext, webhook: WebhookId, test: DeliveryI
         Err(problem) => Err(problem),
     };
     let ended = match sent {
-        Ok(Some(outcome)) => {
-            context.writer.record(outcome, &ledger).await;
+        Ok(Some(outcomes)) => {
+            context.writer.record(outcomes, &ledger).await;
             while !ledger.is_empty() {
                 ledger.settled().await;
             }

@@ -1,7 +1,6 @@
 //! How much is in each state, and what was done.
 
 use longshore_domain::attention::Severity;
-use longshore_domain::job::kind::JobKind;
 use longshore_kernel::activity::Span;
 use longshore_operate::course;
 use serde_json::json;
@@ -125,7 +124,7 @@ fn jobs() -> Shape {
         ]);
     let kind = object()
         .about("A kind of job in a span of time.")
-        .required("kind", one_of(&JobKind::WORDS))
+        .required("kind", named("JobKind"))
         .required("steps", array_of(step.called("JobStep")))
         .explain(&[("steps", "The steps, the oldest first.")]);
     span().about("What each kind of job did.").required("kinds", array_of(kind.called("JobKindActivity")))

@@ -5,7 +5,7 @@ use longshore_domain::list::fields::delivery::DELIVERY as DELIVERIES;
 use longshore_domain::list::fields::subscription::WEBHOOK as WEBHOOKS;
 use longshore_domain::webhook::delivery::{TESTS_A_MINUTE, recovery, redelivery, replay, test_body};
 use longshore_domain::webhook::event::{Event, EventType, NAMES, TEST, TYPES, example};
-use longshore_domain::webhook::subscription::schema;
+use longshore_domain::webhook::subscription::{batch_schema, schema};
 use longshore_kernel::authentication;
 use serde_json::{Value, json};
 use utoipa::openapi::path::{HttpMethod, OperationBuilder};
@@ -183,6 +183,7 @@ fn webhook_body(is_new: bool) -> Shape {
     members(&schema(is_new))
         .about("A webhook to create or change.")
         .part("authentication", called_authentication)
+        .part("batch", called_batch)
         .explain(MEANINGS)
 }
 
@@ -215,6 +216,23 @@ fn called_authentication(authentication: Shape) -> Said {
         .called("WebhookAuthentication")
 }
 
+fn of_batch() -> Said {
+    called_batch(members(&batch_schema()))
+}
+
+fn called_batch(batch: Shape) -> Said {
+    batch
+        .about("How events are put together.")
+        .explain(&[
+            ("maxEvents", "A call has at most this many events, and at most 1 MB."),
+            (
+                "maxWaitMs",
+                "How long the first event waits for others, in milliseconds. With `ordered`, it must be 0.",
+            ),
+        ])
+        .called("WebhookBatch")
+}
+
 fn created() -> Shape {
     record::members(&WEBHOOK).optional("secret", text(1..=255)).explain(&[(
         "secret",
@@ -240,8 +258,9 @@ const MEANINGS: &[(&str, &str)] = &[
         "heldUntil",
         "Until when nothing is sent, because the destination asked for a pause (429 or 503 with `Retry-After`).",
     ),
-    ("maxInFlight", "Maximum number of calls at the same time."),
+    ("maxInFlight", "Maximum number of calls at the same time. With `batch` it is at most 4."),
     ("ordered", "Whether each call waits for the previous one to end."),
+    ("batch", "Null: a call for each event."),
 ];
 
 /// Webhooks.
@@ -249,13 +268,13 @@ pub(super) const WEBHOOK: Described = Described {
     resource: &WEBHOOKS,
     about: "A subscription of an e-shop: event types and a destination.",
     fields: MEANINGS,
-    shapes: &[("authentication", of_webhook)],
+    shapes: &[("authentication", of_webhook), ("batch", of_batch)],
     example: || {
         json!({
             "id": HOOK, "eshop": ESHOP, "event": "product_change", "events": ["product_change"],
             "destination": "https://shop.example/hooks/longshore", "active": true,
             "authentication": {"type": "bearer", "token": "***"}, "health": "healthy", "disabledReason": null,
-            "heldUntil": null, "maxInFlight": 16, "ordered": false, "createdAt": CREATED, "changedAt": CHANGED, "version": 3,
+            "heldUntil": null, "maxInFlight": 16, "ordered": false, "batch": null, "createdAt": CREATED, "changedAt": CHANGED, "version": 3,
         })
     },
 };
@@ -270,7 +289,11 @@ pub(super) const DELIVERY: Described = Described {
         ("attempts", "The attempts, oldest first."),
         ("nextAttemptAt", "When the next attempt is due."),
         ("redeliveryOf", "The delivery that this one repeats."),
-        ("webhookId", "The `webhook-id` header: the same on every retry and redelivery."),
+        ("batch", "The batch that it was last sent in: the `webhook-id` header of the call."),
+        (
+            "webhookId",
+            "The `webhook-id` header, or `webhookId` in a batch: the same on every retry and redelivery.",
+        ),
     ],
     shapes: &[("attempts", attempts)],
     example: || {
@@ -282,7 +305,7 @@ pub(super) const DELIVERY: Described = Described {
                 {"number": 2, "at": CHANGED, "durationMs": 84, "status": 204, "error": null, "response": ""},
             ],
             "attemptCount": 2, "nextAttemptAt": null, "createdAt": CREATED, "finishedAt": CHANGED,
-            "redeliveryOf": null, "webhookId": EVENT,
+            "redeliveryOf": null, "batch": null, "webhookId": EVENT,
         })
     },
 };

@@ -413,6 +413,72 @@ async fn a_webhook_hears_of_several_types(_: PgPoolOptions, options: PgConnectOp
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_webhook_gets_batches(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = Api::new(&options).await;
+    let of = |fields: Value| {
+        let mut body = webhook(&api);
+        body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        body
+    };
+    let made = create(&api, of(json!({"batch": {"maxEvents": 100}}))).await;
+    assert_eq!(
+        (&made["batch"], &made["maxInFlight"]),
+        (&json!({"maxEvents": 100, "maxWaitMs": 0}), &json!(4))
+    );
+    assert_eq!(create(&api, webhook(&api)).await["batch"], Value::Null);
+    for (fields, expected) in [
+        (json!({"batch": {"maxWaitMs": 0}}), "batch.maxEvents required"),
+        (json!({"batch": {"maxEvents": 501, "maxWaitMs": 0}}), "batch.maxEvents out_of_range"),
+        (json!({"batch": {"maxEvents": 1, "maxWaitMs": 60_001}}), "batch.maxWaitMs out_of_range"),
+        (json!({"batch": {"maxEvents": 1}, "maxInFlight": 5}), "maxInFlight contradiction"),
+        (
+            json!({"batch": {"maxEvents": 1, "maxWaitMs": 1}, "ordered": true}),
+            "batch.maxWaitMs contradiction",
+        ),
+        (json!({"batch": 100}), "batch wrong_type"),
+    ] {
+        let refused = api.post(&api.user, PATH, of(fields.clone())).await.expect(400).violations();
+        assert_eq!(refused, [expected], "{fields}");
+    }
+    let path = format!("{PATH}/{}", made["id"].as_str().unwrap());
+    let put = async |fields: Value| api.put(&api.user, &path, fields).await;
+    let batch = json!({"maxEvents": 500, "maxWaitMs": 2_500});
+    // what a client sends that changes one field of what it has read
+    let mut read = api.get(&api.user, &path).await.expect(200).json();
+    read["batch"] = batch.clone();
+    assert_eq!(put(read).await.expect(200).json()["batch"], batch);
+    assert_eq!(
+        put(json!({"ordered": true})).await.expect(400).violations(),
+        ["batch.maxWaitMs contradiction"]
+    );
+    assert_eq!(put(json!({"maxInFlight": 16})).await.expect(400).violations(), ["maxInFlight contradiction"]);
+    let criteria = json!({"criteria": {"batch.maxEvents": {"gte": 500}}, "select": ["batch"]});
+    let list = format!("{PATH}/list");
+    assert_eq!(
+        api.post(&api.user, &list, criteria).await.expect(200).json()["results"],
+        json!([{"batch": batch}])
+    );
+    let none = put(json!({"batch": null, "maxInFlight": 16, "ordered": true})).await.expect(200).json();
+    assert_eq!((&none["batch"], &none["maxInFlight"]), (&Value::Null, &json!(16)));
+    // of a webhook that may have more calls under way, fewer are
+    assert_eq!(put(json!({"batch": {"maxEvents": 2}})).await.expect(200).json()["maxInFlight"], 4);
+    let pool = PgPool::connect_with(options).await.unwrap();
+    let changes: Vec<Value> = sqlx::query_scalar(
+        "SELECT jsonb_build_array(changes -> 'batch', changes -> 'maxInFlight') FROM audit WHERE action = 'webhook.update' ORDER BY id",
+    )
+    .fetch_all(&pool)
+    .await
+    .unwrap();
+    let before = json!({"maxEvents": 100, "maxWaitMs": 0});
+    let expected = [
+        json!([[before, batch], null]),
+        json!([[batch, null], [4, 16]]),
+        json!([[null, {"maxEvents": 2, "maxWaitMs": 0}], [16, 4]]),
+    ];
+    assert_eq!(changes, expected);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn activating_ends_a_disabling_and_deleting_ends_everything(
     _: PgPoolOptions,
     options: PgConnectOptions,

@@ -209,7 +209,8 @@ macro_rules! recorded {
                 CROSS JOIN LATERAL (SELECT changed.*, version AS became, at AS moment FROM changed) AS recorded
                 CROSS JOIN LATERAL (
                     SELECT array_agg(w.id) AS webhooks, array_agg(w.eshop_id) AS shops, array_agg(w.active) AS awake,
-                           array_agg(CASE WHEN NOT w.ordered THEN w.changed_at END) AS versions
+                           array_agg(CASE WHEN NOT w.ordered AND w.batch_events IS NULL THEN w.changed_at END) AS versions,
+                           array_agg(w.batch_wait) AS waits
                     FROM webhook w WHERE "# + $event + r#"::text IS NOT NULL AND w.eshop_id = ANY (recorded.eshops) AND "# + $event + r#" = ANY (w.events)
                 ) listening
             ),
@@ -225,9 +226,9 @@ macro_rules! recorded {
                        CASE WHEN became IS NULL THEN data ELSE data || jsonb_build_object('version', became) END, "# + $request_id + ", " + $traceparent + r#"
                 FROM change AS recorded WHERE webhooks IS NOT NULL
             ),
-            -- deliveries, each with a `Notice` where they are few; an ordered lane takes none
+            -- deliveries, each with a `Notice` where they are few; an ordered lane takes none, and one that sends batches
             told AS MATERIALIZED (
-                SELECT delivery, id, moment, webhook, shop, is_awake,
+                SELECT delivery, id, moment, webhook, shop, is_awake, wait,
                        CASE WHEN is_awake AND webhook_version IS NOT NULL AND (SELECT sum(cardinality(webhooks)) FROM change) <= 64
                                  AND pg_column_size(data) <= 16384 THEN json_build_object(
                            'delivery', delivery, 'webhookVersion', webhook_version, 'event', id, 'type', "# + $event + r#",
@@ -236,14 +237,14 @@ macro_rules! recorded {
                            'requestId', "# + $request_id + r#", 'traceparent', "# + $traceparent + r#")::text END AS notice
                 FROM (
                     SELECT change.*, uuid_v7_at(moment) AS delivery, listener.*
-                    FROM change CROSS JOIN LATERAL unnest(webhooks, shops, awake, versions)
-                        AS listener (webhook, shop, is_awake, webhook_version)
+                    FROM change CROSS JOIN LATERAL unnest(webhooks, shops, awake, versions, waits)
+                        AS listener (webhook, shop, is_awake, webhook_version, wait)
                 ) AS recorded
             ),
             due AS (
                 INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at, created_at)
-                -- due at once, also where the clock has been set back
-                SELECT delivery, webhook, shop, id, least(moment, clock_timestamp()), moment FROM told
+                -- due at once, also where the clock has been set back; or when its batch must be sent
+                SELECT delivery, webhook, shop, id, least(moment, clock_timestamp()) + wait, moment FROM told
             )
             SELECT "# + $changed + r#",
                    ARRAY(SELECT (webhook, notice) FROM (SELECT DISTINCT webhook, notice FROM told WHERE is_awake) AS woken) AS "lanes!: _"

@@ -60,6 +60,7 @@ kinds! {
     "a webhook": Webhook, WebhookId;
     "an event": Event, EventId;
     "a delivery of an event": Delivery, DeliveryId;
+    "a batch of deliveries": Batch, BatchId;
     "an admin": Admin, AdminId;
     "a business user": BusinessUser, BusinessUserId;
     "a session": Session, SessionId;

@@ -8,6 +8,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::batch::Halves;
+use longshore_domain::webhook::lane::Due;
 use longshore_kernel::ids::DeliveryId;
 
 /// How long a settled delivery is remembered: longer than a notice may be on its way (`warm`).
@@ -21,6 +23,7 @@ pub(super) struct Ledger {
     entries: Mutex<Entries>,
     closed: AtomicBool,
     settled: Notify,
+    pub(super) halves: Halves,
 }
 
 #[derive(Debug, Default)]
@@ -45,6 +48,11 @@ impl Ledger {
         }
         entries.in_hand.insert(delivery, attempts);
         true
+    }
+
+    /// Adds the deliveries of a batch, which were neither in hand nor settled when it was formed.
+    pub(super) fn take_batch(&self, due: &[Due]) {
+        self.lock().in_hand.extend(due.iter().map(|due| (due.id, due.attempts)));
     }
 
     /// Removes deliveries that were not sent.

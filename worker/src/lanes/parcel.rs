@@ -1,4 +1,4 @@
-//! One delivery being sent: the signed call and the meaning of its answer.
+//! What is being sent by one call, a delivery or a batch: the signed call and the meaning of its answer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,10 +8,11 @@ use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use http::header::{CONTENT_TYPE, LOCATION, SET_COOKIE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use longshore_domain::webhook::lane::{Attempt, Due, End, Lease, Outcome};
+use longshore_domain::webhook::event::{self, Event};
+use longshore_domain::webhook::lane::{Attempt, Batch, Batched, Due, End, Lease, Outcome};
 use longshore_domain::webhook::schedule;
 use longshore_kernel::crypto::random_offset;
-use longshore_kernel::ids::{DeliveryId, EventId};
+use longshore_kernel::ids::{DeliveryId, EventId, OrganisationId};
 use longshore_kernel::metrics::Metrics;
 use longshore_kernel::trace;
 use tracing::field::Empty;
@@ -20,13 +21,15 @@ use url::Url;
 use uuid::Uuid;
 
 use super::LaneContext;
+use super::batch::{self, Room};
 use crate::outbound::{Call, CallError, Client, Reply, retry_after};
 
 /// The time limit of a whole exchange (`docs/reference/deliveries.md#attempts`).
 pub(super) const DEADLINE: Duration = Duration::from_secs(15);
 
-/// Bytes of an answer that are read, and that are stored.
+/// Bytes of an answer that are read, of one to a batch, and that are stored.
 const ANSWER_READ: usize = 16 * 1024;
+const ANSWER_READ_OF_BATCH: usize = 64 * 1024;
 const ANSWER_KEPT: usize = 2 * 1024;
 
 /// Headers of an answer that are stored, and characters of each.
@@ -41,52 +44,112 @@ const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 const TRACEPARENT: HeaderName = HeaderName::from_static(trace::TRACEPARENT);
 
-/// A delivery to send.
+/// What one call sends.
 #[derive(Debug)]
 pub(super) struct Parcel {
-    pub(super) delivery: DeliveryId,
-    /// Failed attempts so far.
-    attempts: usize,
-    /// Absent when its event has expired.
+    /// One delivery, or those of a batch in their order.
+    pub(super) parts: Vec<Part>,
+    pub(super) batch: Option<Batch>,
+    /// Absent when the event has expired.
     content: Option<Content>,
+    /// The memory that it takes of what batches may take.
+    pub(super) room: Option<Room>,
+}
+
+/// A delivery of a parcel.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) delivery: DeliveryId,
+    pub(super) event: Option<EventId>,
+    kind: String,
+    entity: Uuid,
+    /// Failed attempts so far.
+    pub(super) attempts: usize,
 }
 
 #[derive(Debug)]
 struct Content {
-    event: EventId,
-    kind: String,
-    entity: Uuid,
+    /// The `webhook-id`: that of the event, or of the batch.
+    id: Uuid,
     body: Bytes,
     request_id: Option<String>,
     traceparent: Option<String>,
 }
 
-impl From<Due> for Parcel {
-    fn from(due: Due) -> Self {
+impl Part {
+    fn of(due: &Due, organisation: OrganisationId) -> Self {
+        let (kind, entity) = match &due.event {
+            Some(event) => (event.kind.clone(), event.entity),
+            None => ("expired".to_owned(), organisation.get()),
+        };
+        Self {
+            delivery: due.id,
+            event: due.event.as_ref().map(|event| event.id),
+            kind,
+            entity,
+            attempts: due.attempts,
+        }
+    }
+}
+
+impl Parcel {
+    /// A delivery by itself.
+    pub(super) fn of(due: Due, organisation: OrganisationId) -> Self {
+        let parts = vec![Part::of(&due, organisation)];
         let content = due.event.map(|event| Content {
-            event: event.id,
+            id: event.id.get(),
             body: event.body(),
-            kind: event.kind,
-            entity: event.entity,
             request_id: event.request_id,
             traceparent: event.traceparent,
         });
-        Self { delivery: due.id, attempts: due.attempts, content }
+        Self { parts, batch: None, content, room: None }
+    }
+
+    /// A batch, and what of it cannot be sent, because its event has expired.
+    pub(super) fn of_batch(batch: Batch, due: Vec<Due>, organisation: OrganisationId) -> Vec<Self> {
+        let (due, expired): (Vec<_>, Vec<_>) = due.into_iter().partition(|due| due.event.is_some());
+        let expired =
+            expired.into_iter().map(|due| Self { batch: Some(batch), ..Self::of(due, organisation) });
+        let mut parcels: Vec<Self> = expired.collect();
+        let parts: Vec<Part> = due.iter().map(|due| Part::of(due, organisation)).collect();
+        let events: Vec<Event> = due.into_iter().filter_map(|due| due.event).collect();
+        if let Some(last) = events.last() {
+            let content = Content {
+                id: batch.id.get(),
+                body: event::body_of_batch(&events),
+                request_id: last.request_id.clone(),
+                traceparent: last.traceparent.clone(),
+            };
+            parcels.push(Self { parts, batch: Some(batch), content: Some(content), room: None });
+        }
+        parcels
+    }
+
+    /// Its deliveries.
+    pub(super) fn deliveries(&self) -> impl Iterator<Item = DeliveryId> {
+        self.parts.iter().map(|part| part.delivery)
+    }
+
+    /// Bytes of its body.
+    pub(super) fn bytes(&self) -> usize {
+        self.content.as_ref().map_or(0, |content| content.body.len())
     }
 }
 
 /// A parcel whose call has begun: it is signed, but not sent yet.
 #[derive(Debug)]
 pub(super) struct Begun {
-    delivery: DeliveryId,
-    attempts: usize,
-    /// Absent when its event has expired.
+    parts: Vec<Part>,
+    batch: Option<Batch>,
+    /// Absent when the event has expired.
     signed: Option<Signed>,
+    room: Option<Room>,
 }
 
 #[derive(Debug)]
 struct Signed {
-    content: Content,
+    request_id: Option<String>,
+    traceparent: Option<String>,
     at: DateTime<Utc>,
     /// Absent if the destination cannot be called.
     call: Option<Call>,
@@ -95,7 +158,7 @@ struct Signed {
 /// No call was made because this machine had no room for it.
 #[derive(Debug)]
 pub(super) struct NoRoom {
-    pub(super) delivery: DeliveryId,
+    pub(super) deliveries: Vec<DeliveryId>,
     /// The error of the operating system.
     pub(super) why: String,
 }
@@ -131,35 +194,28 @@ impl Target {
 
     /// Begins the call of a parcel, with the secrets that the lease has read.
     pub(super) fn begin(&self, parcel: Parcel) -> Begun {
-        let Parcel { delivery, attempts, content } = parcel;
+        let Parcel { parts, batch, content, room } = parcel;
         let signed = content.map(|content| {
             // the clock of Postgres: receivers compare this with their own, and this machine's clock may be
             // wrong
             let at = self.lease.time.now();
-            let call = self.call(&content, delivery, attempts, at.timestamp());
-            Signed { content, at, call }
+            let call = self.call(&content, &parts, batch.is_some(), at.timestamp());
+            Signed { request_id: content.request_id, traceparent: content.traceparent, at, call }
         });
-        Begun { delivery, attempts, signed }
+        Begun { parts, batch, signed, room }
     }
 
-    /// Sends a parcel once; `probe` if the breaker is open.
-    pub(super) async fn send(&self, begun: Begun, probe: bool) -> Result<Outcome, NoRoom> {
-        let sent = self.attempt(begun).await?;
-        Ok(Outcome { probe, ..sent })
-    }
-
-    async fn attempt(&self, begun: Begun) -> Result<Outcome, NoRoom> {
-        let Some(Signed { content, at, call }) = begun.signed else {
-            return Ok(self.outcome(
-                begun.delivery,
-                "expired".to_owned(),
-                self.lease.organisation.get(),
-                End::Cancelled,
-                None,
-            ));
+    /// Sends a parcel once; `probe` if the breaker is open. What became of each of its deliveries.
+    pub(super) async fn send(&self, begun: Begun, probe: bool) -> Result<Vec<Outcome>, NoRoom> {
+        let Begun { parts, batch, signed, room: _room } = begun;
+        let Some(Signed { request_id, traceparent, at, call }) = signed else {
+            let of = batch.map(|batch| Batched { sent: batch.id, next: batch.id, speaks: false });
+            return Ok(parts.into_iter().map(|part| self.outcome(part, End::Cancelled, of)).collect());
         };
-        let number = begun.attempts + 1;
-        let span = self.span(&content, begun.delivery, number);
+        let first = &parts[0];
+        // those of a batch have as many, but for what was tried alone before
+        let number = parts.iter().map(|part| part.attempts).max().unwrap_or(0) + 1;
+        let span = self.span(first, request_id.as_deref(), traceparent.as_deref(), number);
         let started = Instant::now();
         let answer = match call {
             Some(call) => self.client.call(call).instrument(span.clone()).await,
@@ -169,7 +225,7 @@ impl Target {
             if !span.is_none() {
                 trace::fail(&span, why.clone());
             }
-            return Err(NoRoom { delivery: begun.delivery, why });
+            return Err(NoRoom { deliveries: parts.iter().map(|part| part.delivery).collect(), why });
         }
         let took = started.elapsed();
         let duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
@@ -182,24 +238,22 @@ impl Target {
                 trace::fail(&span, error.clone());
             }
         }
+        let reply = answer.as_ref().ok();
+        let asked = reply.and_then(|reply| retry_after(&reply.headers, self.lease.time.now()));
+        let failed = schedule::wait(number, asked, random_offset())
+            .map_or(End::Exhausted, |wait| End::Failed { wait });
         let mut hold = None;
-        let end = if verdict.is_delivered {
-            End::Delivered
-        } else {
-            let reply = answer.as_ref().ok();
-            let asked = reply.and_then(|reply| retry_after(&reply.headers, self.lease.time.now()));
+        if !verdict.is_delivered {
             // only these statuses speak of the destination rather than of this delivery
             hold = asked
                 .filter(|wait| matches!(verdict.status, Some(429 | 503)) && !wait.is_zero())
                 .map(schedule::hold);
             tracing::debug!(
-                delivery.id = %begun.delivery, webhook.id = %self.lease.webhook, delivery.attempt = number,
+                delivery.id = %first.delivery, webhook.id = %self.lease.webhook, delivery.attempt = number,
                 delivery.duration_ms = duration_ms, status = verdict.status, error = verdict.error.as_deref(),
-                request.id = content.request_id.as_deref(), "an attempt failed"
+                request.id = request_id.as_deref(), batch.events = batch.map(|_| parts.len()), "an attempt failed"
             );
-            schedule::wait(number, asked, random_offset()).map_or(End::Exhausted, |wait| End::Failed { wait })
-        };
-        self.metrics.webhook_attempted(self.lease.webhook, end.as_str(), took);
+        }
         let attempt = Attempt {
             number,
             at,
@@ -209,58 +263,84 @@ impl Target {
             response: verdict.response,
             headers: verdict.headers,
         };
-        let outcome = self.outcome(begun.delivery, content.kind, content.entity, end, Some(attempt));
-        Ok(Outcome { hold, ..outcome })
+        let outcomes: Vec<Outcome> = match batch {
+            None => {
+                let end = if verdict.is_delivered { End::Delivered } else { failed };
+                let sent = |part| Outcome { attempt: Some(attempt.clone()), ..self.outcome(part, end, None) };
+                parts.into_iter().map(sent).collect()
+            }
+            Some(batch) => {
+                let body = reply.map(|reply| reply.body.as_slice()).unwrap_or_default();
+                let answered = batch::Answered {
+                    status: verdict.status,
+                    is_delivered: verdict.is_delivered,
+                    body,
+                    is_whole: body.len() < ANSWER_READ_OF_BATCH
+                        && reply.is_some_and(|reply| reply.fault.is_none()),
+                };
+                let ends = batch::ends(&batch, &parts, &answered, failed, self.lease.ordered);
+                let mut full = Some(&attempt);
+                let sent = |(part, (end, of)): (Part, (End, Batched))| {
+                    // what was answered is kept once
+                    let attempt = full.take().cloned().unwrap_or_else(|| attempt.without_answer());
+                    let attempt = Attempt { number: part.attempts + 1, ..attempt };
+                    Outcome { attempt: Some(attempt), ..self.outcome(part, end, Some(of)) }
+                };
+                parts.into_iter().zip(ends).map(sent).collect()
+            }
+        };
+        let speaks = |outcome: &&mut Outcome| outcome.batch.is_none_or(|batch| batch.speaks);
+        let mut outcomes = outcomes;
+        for outcome in outcomes.iter_mut().filter(speaks) {
+            (outcome.probe, outcome.hold) = (probe, hold);
+            self.metrics.webhook_attempted(self.lease.webhook, outcome.end.as_str(), took);
+        }
+        Ok(outcomes)
     }
 
     /// The span of the call in the trace of its event; none if tracing is off.
-    fn span(&self, content: &Content, delivery: DeliveryId, number: usize) -> Span {
+    fn span(&self, part: &Part, request: Option<&str>, traceparent: Option<&str>, number: usize) -> Span {
         if !trace::is_on() {
             return Span::none();
         }
         let span = tracing::info_span!(
-            "delivery", delivery.id = %delivery, delivery.attempt = number, webhook.id = %self.lease.webhook,
-            event.type = content.kind, request.id = content.request_id.as_deref(), trace.id = Empty, otel.kind = "client"
+            "delivery", delivery.id = %part.delivery, delivery.attempt = number, webhook.id = %self.lease.webhook,
+            event.type = part.kind, request.id = request, trace.id = Empty, otel.kind = "client"
         );
-        trace::begin(&span, content.traceparent.as_deref());
+        trace::begin(&span, traceparent);
         span
     }
 
-    fn outcome(
-        &self,
-        delivery: DeliveryId,
-        event_type: String,
-        entity: Uuid,
-        end: End,
-        attempt: Option<Attempt>,
-    ) -> Outcome {
+    fn outcome(&self, part: Part, end: End, batch: Option<Batched>) -> Outcome {
         Outcome {
-            delivery,
+            delivery: part.delivery,
             webhook: self.lease.webhook,
             token: self.lease.token,
             probe: false,
             organisation: self.lease.organisation,
-            event_type,
-            entity,
+            event_type: part.kind,
+            entity: part.entity,
             end,
-            attempt,
+            attempt: None,
             hold: None,
+            batch,
         }
     }
 
-    fn call(&self, content: &Content, delivery: DeliveryId, attempts: usize, timestamp: i64) -> Option<Call> {
-        let id = content.event.to_string();
+    fn call(&self, content: &Content, parts: &[Part], is_batch: bool, timestamp: i64) -> Option<Call> {
+        let id = content.id.to_string();
         let signature = self.lease.signer.sign(&id, timestamp, &content.body);
         // Without tracing here, the trace of the original caller continues; without that, all attempts of an
         // event form one trace (W3C trace context), each attempt a span of it. With tracing, the client
         // replaces the span by its own.
-        let (_, low) = delivery.get().as_u64_pair();
-        let span = low.wrapping_add(u64::try_from(attempts).unwrap_or(0));
+        let first = parts.first()?;
+        let (_, low) = first.delivery.get().as_u64_pair();
+        let span = low.wrapping_add(u64::try_from(first.attempts).unwrap_or(0));
         let trace = content
             .traceparent
             .as_deref()
             .and_then(|parent| trace::child(parent, span))
-            .unwrap_or_else(|| format!("00-{}-{span:016x}-01", content.event.get().simple()));
+            .unwrap_or_else(|| format!("00-{}-{span:016x}-01", content.id.simple()));
         let mut headers = HeaderMap::with_capacity(HEADERS);
         headers.extend(self.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
         for (name, value) in [
@@ -277,7 +357,7 @@ impl Target {
             headers,
             body: content.body.clone(),
             deadline: self.deadline,
-            answer_bytes: ANSWER_READ,
+            answer_bytes: if is_batch { ANSWER_READ_OF_BATCH } else { ANSWER_READ },
         })
     }
 }

@@ -8,12 +8,15 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use longshore_domain::calling::breaker::{Breaker, Sign};
-use longshore_domain::webhook::lane::{self, AT_ONCE, Found, Cursor, Due, End, From as Start, Lease};
+use longshore_domain::webhook::lane::{
+    self, AT_ONCE, Batch, Cursor, Due, End, Found, From as Start, Lease, Outcome,
+};
 use longshore_kernel::problem::Problem;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use super::batch::{Room, furnish};
 use super::crowd::Member;
 use super::host::Guest;
 use super::keeper::Keeper;
@@ -75,6 +78,9 @@ struct Sent {
     took: Duration,
 }
 
+/// What was fetched, and the memory for it.
+type Fetched = (Found, Option<Room>);
+
 /// What a turn begins with.
 #[derive(Debug, Default)]
 pub(super) struct First {
@@ -115,7 +121,7 @@ pub(super) struct Turn<'c> {
     breaker: Breaker,
     waiting: VecDeque<Parcel>,
     under_way: FuturesUnordered<BoxFuture<'static, Result<Sent, NoRoom>>>,
-    fetching: Option<JoinHandle<Result<Found, Problem>>>,
+    fetching: Option<JoinHandle<Result<Fetched, Problem>>>,
     /// Where the last fetch ended, if there may be more after it.
     cursor: Option<Cursor>,
     /// The last look from the start found everything that is due.
@@ -179,7 +185,7 @@ impl<'c> Turn<'c> {
     /// the process ends.
     pub(super) async fn run(mut self, first: First) -> Ended {
         if let Some(found) = first.found {
-            self.fetched(Ok(found));
+            self.fetched(Ok((found, None)));
             self.dry &= !first.looks;
         }
         let stop = self.context.stop.clone();
@@ -257,7 +263,18 @@ impl<'c> Turn<'c> {
     /// Lets a delivery wait for its call, unless it is in hand or was just settled.
     fn take(&mut self, due: Due) {
         if self.ledger.take(due.id, due.attempts) {
-            self.waiting.push_back(Parcel::from(due));
+            self.waiting.push_back(Parcel::of(due, self.lease.organisation));
+        }
+    }
+
+    /// Lets a batch wait for its call.
+    fn take_batch(&mut self, batch: Batch, due: Vec<Due>, mut room: Option<Room>) {
+        self.ledger.take_batch(&due);
+        for mut parcel in Parcel::of_batch(batch, due, self.lease.organisation) {
+            if parcel.bytes() > 0 {
+                furnish(&mut parcel, room.take());
+            }
+            self.waiting.push_back(parcel);
         }
     }
 
@@ -302,18 +319,20 @@ impl<'c> Turn<'c> {
                 self.moved = began;
             }
             self.under_way.push(Box::pin(async move {
-                let outcome = young.accompany(target.send(begun, probe)).await;
+                let outcomes = young.accompany(target.send(begun, probe)).await;
                 drop(calling);
-                let outcome = outcome?;
+                let mut outcomes = outcomes?;
+                ledger.halves.weigh(&mut outcomes);
+                let attempt = outcomes.first().and_then(|outcome| outcome.attempt.as_ref());
                 let sent = Sent {
-                    holds: outcome.hold.is_some(),
+                    holds: outcomes.iter().any(|outcome| outcome.hold.is_some()),
                     took: began.elapsed(),
-                    sign: outcome.sign(),
-                    again: matches!(outcome.end, End::Failed { .. }),
-                    gone: outcome.attempt.as_ref().is_some_and(|attempt| attempt.status == Some(410)),
+                    sign: outcomes.iter().find_map(Outcome::sign),
+                    again: outcomes.iter().any(|o| matches!(o.end, End::Failed { .. } | End::Divided)),
+                    gone: attempt.is_some_and(|attempt| attempt.status == Some(410)),
                 };
                 // here, so that a full writer holds back only this call's slot
-                writer.record(outcome, &ledger).await;
+                writer.record(outcomes, &ledger).await;
                 Ok(sent)
             }));
         }
@@ -344,7 +363,7 @@ impl<'c> Turn<'c> {
     /// A delivery that found no room stays due, and is fetched again in a moment.
     fn had_no_room(&mut self, no_room: &NoRoom) {
         self.context.had_no_room(&no_room.why);
-        self.ledger.put_down([no_room.delivery]);
+        self.ledger.put_down(no_room.deliveries.iter().copied());
         self.not_before = self.moved + NO_ROOM;
         (self.dry, self.backlog, self.cursor) = (false, true, None);
     }
@@ -352,7 +371,11 @@ impl<'c> Turn<'c> {
     /// Starts to fetch the next ones while some of these still wait.
     fn fetch_ahead(&mut self) {
         // one lane of many has few calls under way and sends slowly, so it keeps fewer deliveries
-        let enough = if self.lease.ordered { 0 } else { (AT_ONCE / 2).min(AHEAD * self.under_way.len()) };
+        let enough = if self.lease.ordered || self.lease.batches {
+            0
+        } else {
+            (AT_ONCE / 2).min(AHEAD * self.under_way.len())
+        };
         let wanted = matches!(self.gate, Gate::Open(_))
             && !self.dry
             && self.waiting.len() <= enough
@@ -364,13 +387,18 @@ impl<'c> Turn<'c> {
         self.missed = false;
         // read before the fetch begins: a delivery settled later may still be in its snapshot
         let again = self.breaker.probes_again() && self.under_way.is_empty() && self.waiting.is_empty();
-        let from = Start { after: self.cursor, in_hand: self.ledger.in_hand(), again };
+        let single = self.breaker.is_open();
+        let from = Start { after: self.cursor, in_hand: self.ledger.in_hand(), again, single };
         let (db, lease) = (self.context.services.db.clone(), Arc::clone(&self.lease));
+        let rooms = self.context.rooms.clone();
         // in its own task, so that it returns its connection whatever this turn waits for
-        self.fetching = Some(tokio::spawn(async move { lane::fetch(&db, &lease, from).await }));
+        self.fetching = Some(tokio::spawn(async move {
+            let room = if lease.batches { rooms.room().await } else { None };
+            Ok((lane::fetch(&db, &lease, from).await?, room))
+        }));
     }
 
-    fn fetched(&mut self, fetched: Result<Found, Problem>) {
+    fn fetched(&mut self, fetched: Result<Fetched, Problem>) {
         self.fetching = None;
         match fetched {
             Err(problem) => {
@@ -378,7 +406,7 @@ impl<'c> Turn<'c> {
                 self.shut();
             }
             Ok(_) if self.gate == Gate::Shut => {}
-            Ok(found) => {
+            Ok((found, room)) => {
                 let from_start = self.cursor.is_none();
                 if from_start {
                     self.backlog = found.is_full;
@@ -388,6 +416,9 @@ impl<'c> Turn<'c> {
                     if found.due.is_empty() { (self.look_after * 2).min(LOOK_RARELY) } else { LOOK_AGAIN };
                 self.look_again = Instant::now() + self.look_after;
                 self.cursor = found.cursor;
+                if let Some(batch) = found.batch {
+                    return self.take_batch(batch, found.due, room);
+                }
                 for due in found.due {
                     self.take(due);
                 }
@@ -398,7 +429,8 @@ impl<'c> Turn<'c> {
     /// Starts nothing more, and leaves waiting deliveries to a later turn.
     fn shut(&mut self) {
         self.gate = Gate::Shut;
-        self.ledger.put_down(self.waiting.drain(..).map(|parcel| parcel.delivery));
+        self.ledger.put_down(self.waiting.iter().flat_map(Parcel::deliveries));
+        self.waiting.clear();
     }
 
     fn wake(&self) -> Instant {
@@ -447,7 +479,7 @@ impl<'c> Turn<'c> {
 }
 
 /// Waits for the fetch under way, if any.
-async fn fetched(fetching: &mut Option<JoinHandle<Result<Found, Problem>>>) -> Result<Found, Problem> {
+async fn fetched(fetching: &mut Option<JoinHandle<Result<Fetched, Problem>>>) -> Result<Fetched, Problem> {
     match fetching {
         Some(task) => task.await.unwrap_or_else(|error| Err(Problem::internal(error))),
         None => std::future::pending().await,

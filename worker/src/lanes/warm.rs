@@ -10,7 +10,7 @@
 //!   statement renews the leases of all warm lanes and looks for what is due in them ([`lane::look`]), so a notice that
 //!   is lost costs a second at most. Redis may be emptied at any moment.
 //! - **Contents are used only** where [`judge`] and the turn allow it: under a lease that is valid and was registered when
-//!   the entry was added, for a lane that is not ordered, whose breaker is closed, and without a backlog, for a delivery
+//!   the entry was added, for a lane that is not ordered and sends no batches, whose breaker is closed, and without a backlog, for a delivery
 //!   that is not in hand and was not just settled. Everything else is a nudge: the turn looks.
 //! - **Nothing is sent twice.** The [`Ledger`](super::ledger::Ledger) of a lease outlives its turns. It knows a delivery for longer after its
 //!   outcome than a notice is valid ([`FRESH`]). An outcome under an older token changes nothing, as ever.
@@ -81,7 +81,7 @@ pub(super) enum Judged {
 pub(super) fn judge(lease: &Lease, token: i64, notice: &Notice) -> Judged {
     let age = lease.time.now() - notice.at;
     // what was made before the lease began may have been sent under an earlier one, whose ledger is gone
-    if token != lease.token || lease.ordered || notice.at <= lease.time.read_at() {
+    if token != lease.token || lease.ordered || lease.batches || notice.at <= lease.time.read_at() {
         Judged::Looks
     } else if notice.webhook_version != lease.version {
         Judged::Changed

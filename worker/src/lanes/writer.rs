@@ -39,7 +39,7 @@ pub struct OutcomeWriter(mpsc::Sender<Entry>);
 
 #[derive(Debug)]
 struct Entry {
-    outcome: Outcome,
+    outcomes: Vec<Outcome>,
     ledger: Arc<Ledger>,
 }
 
@@ -59,8 +59,17 @@ impl OutcomeWriter {
                 {
                     entries.push(entry);
                 }
-                let group = entries.drain(..).map(|e: Entry| (e.outcome, e.ledger)).unzip();
-                record(&services, group, &began_failing).await;
+                let (mut outcomes, mut ledgers) = (Vec::new(), Vec::new());
+                for Entry { outcomes: these, ledger } in entries.drain(..) {
+                    // those of a batch are recorded together
+                    if !outcomes.is_empty() && outcomes.len() + these.len() > GROUP {
+                        let group = (std::mem::take(&mut outcomes), std::mem::take(&mut ledgers));
+                        record(&services, group, &began_failing).await;
+                    }
+                    ledgers.extend(these.iter().map(|_| Arc::clone(&ledger)));
+                    outcomes.extend(these);
+                }
+                record(&services, (outcomes, ledgers), &began_failing).await;
             }
         });
         Self(sender)
@@ -71,12 +80,11 @@ impl OutcomeWriter {
         self.0.closed().await;
     }
 
-    /// Records an outcome, and then settles it in the ledger.
-    pub(super) async fn record(&self, outcome: Outcome, ledger: &Arc<Ledger>) {
-        let delivery = outcome.delivery;
-        if self.0.send(Entry { outcome, ledger: Arc::clone(ledger) }).await.is_err() {
-            // the runtime is shutting down: the delivery stays due and is sent again
-            ledger.settle([delivery], true);
+    /// Records the outcomes of a call, and then settles them in the ledger.
+    pub(super) async fn record(&self, outcomes: Vec<Outcome>, ledger: &Arc<Ledger>) {
+        if let Err(unsent) = self.0.send(Entry { outcomes, ledger: Arc::clone(ledger) }).await {
+            // the runtime is shutting down: the deliveries stay due and are sent again
+            ledger.settle(unsent.0.outcomes.iter().map(|outcome| outcome.delivery), true);
         }
     }
 }

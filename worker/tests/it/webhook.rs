@@ -1,6 +1,7 @@
 //! Webhooks: from an event in Postgres to a request at its destination.
 
 mod attempts;
+mod batch;
 mod breaker;
 mod fairness;
 mod lanes;

@@ -105,10 +105,10 @@ macro_rules! cancel {
                  RETURNING *
              )
              INSERT INTO delivery_history (id, webhook_id, eshop_id, organisation_id, event_id, event_type, entity_id,
-                 state, attempt_count, attempts, redelivery_of, created_at, finished_at)
+                 state, attempt_count, attempts, redelivery_of, batch_id, created_at, finished_at)
              SELECT gone.id, gone.webhook_id, gone.eshop_id, coalesce(e.organisation_id, $2), gone.event_id,
                     coalesce(e.type, 'expired'), coalesce(e.entity_id, $2), 'cancelled', gone.attempt_count, gone.attempts,
-                    gone.redelivery_of, gone.created_at, now()
+                    gone.redelivery_of, gone.batch_id, gone.created_at, now()
              FROM gone
              LEFT JOIN LATERAL (
                  SELECT organisation_id, type, entity_id FROM event WHERE event.id = gone.event_id OFFSET 0

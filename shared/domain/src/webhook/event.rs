@@ -75,6 +75,13 @@ impl Event {
         body.into()
     }
 
+    /// The same within a batch: with `webhookId`, by which receivers know it again.
+    fn write_in_batch(&self, batch: &mut Vec<u8>) {
+        batch.extend_from_slice(&self.body());
+        batch.pop();
+        let _ = std::io::Write::write_fmt(batch, format_args!(r#","webhookId":"{}"}}"#, self.id));
+    }
+
     /// The record that the body names. That of a test is in its data: it does not exist, unless it is the webhook.
     fn record(&self) -> Uuid {
         let named = || serde_json::from_str::<Value>(&self.data).ok()?.get("id")?.as_str()?.parse().ok();
@@ -95,6 +102,23 @@ impl Event {
             }
         }
     }
+}
+
+/// The body of a batch: `{"type": "batch", "timestamp", "events"}`, whose timestamp is that of its last event.
+#[must_use]
+pub fn body_of_batch(events: &[Event]) -> Bytes {
+    let at = events.last().map(|event| event.at).unwrap_or_default();
+    let mut body = Vec::with_capacity(100 + events.iter().map(|event| event.data.len() + 240).sum::<usize>());
+    let at = at.to_rfc3339_opts(SecondsFormat::Micros, false);
+    body.extend_from_slice(format!(r#"{{"type":"batch","timestamp":"{at}","events":["#).as_bytes());
+    for (index, event) in events.iter().enumerate() {
+        if index > 0 {
+            body.push(b',');
+        }
+        event.write_in_batch(&mut body);
+    }
+    body.extend_from_slice(b"]}");
+    body.into()
 }
 
 #[cfg(test)]

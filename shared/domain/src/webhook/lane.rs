@@ -17,8 +17,9 @@
 //! that a long transaction keeps from being vacuumed.
 
 pub mod backlog;
-mod found;
+mod batch;
 mod fetch;
+mod found;
 mod hold;
 mod late;
 mod lease;
@@ -29,11 +30,11 @@ mod retry;
 mod scan;
 mod warm;
 
-pub use self::found::{AT_ONCE, Found, Cursor, Due, FEW};
 pub use self::fetch::{From, fetch};
+pub use self::found::{AT_ONCE, Batch, Cursor, Due, FEW, Found};
 pub(in crate::webhook) use self::hold::{end_wait, hold_back, until_ending};
 pub use self::lease::{Lease, Leased, lease, release, renew};
-pub use self::outcome::{Attempt, End, Outcome, Reported};
+pub use self::outcome::{Attempt, Batched, End, Outcome, Reported};
 pub use self::owner::owners;
 pub use self::record::record;
 pub use self::retry::{Retries, retries};

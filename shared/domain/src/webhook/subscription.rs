@@ -10,10 +10,10 @@ pub(super) mod stored;
 use serde_json::Value;
 use sqlx::PgConnection;
 
-pub use self::edit::schema;
 use self::edit::{Edit, NewWebhook};
+pub use self::edit::{batch_schema, schema};
 pub use self::rotation::{SEALED, SEALED_FORMER, rotate_secret};
-use self::stored::{ENTITY, location, lock, seal_authentication, secret_place, shown};
+use self::stored::{Batching, ENTITY, location, lock, seal_authentication, secret_place, shown};
 use super::delivery;
 use super::lane;
 use crate::calling::secret::{self, Signing as _};
@@ -62,8 +62,8 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
         None,
         "WITH made AS (
              INSERT INTO webhook (id, organisation_id, eshop_id, event, events, destination, active, authentication_type,
-                 authentication, secret, max_in_flight, ordered)
-             VALUES ($9, $10, $11, $12, $21, $13, $14, $15, $16, $17, $18, $19)
+                 authentication, secret, max_in_flight, ordered, batch_events, batch_wait)
+             VALUES ($9, $10, $11, $12, $21, $13, $14, $15, $16, $17, $18, $19, $22, $23)
              RETURNING *
          ), lane AS (
              INSERT INTO webhook_lane (webhook_id) SELECT id FROM made
@@ -76,6 +76,7 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
                         'authentication', jsonb_build_array(NULL, $20::jsonb),
                         'maxInFlight', jsonb_build_array(NULL, max_in_flight),
                         'ordered', jsonb_build_array(NULL, ordered),
+                        'batch', jsonb_build_array(NULL, webhook_batch_shown(batch_events, batch_wait)),
                         'secret', jsonb_build_array(NULL, '***')) AS changes,
                     '{}'::jsonb AS data
              FROM made
@@ -93,6 +94,8 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
         new.ordered,
         Authentication::masked(new.authentication.kind()),
         &new.subscribed.events,
+        new.batch.map(|batch| batch.max_events),
+        Batching::wait(new.batch),
     )
     .await?;
     change.note(recorded);
@@ -214,6 +217,8 @@ pub async fn delete(services: &Services, context: &Context, id: WebhookId) -> Re
         None,
         "WITH made AS (
              DELETE FROM webhook WHERE id = $9 RETURNING *
+         ), no_longer_begun AS (
+             DELETE FROM webhook_batch WHERE webhook_id = $9
          ), buried AS (
              INSERT INTO tombstone (entity_type, entity_id, organisation_id, eshop_id, deleted_by)
              SELECT $7, id, organisation_id, eshop_id, $3 FROM made
@@ -263,7 +268,7 @@ async fn set(
              SELECT * FROM webhook WHERE id = $9
          ), made AS (
              UPDATE webhook w
-             SET event = $10, events = $20, destination = $11, active = $12, max_in_flight = $13, ordered = $14,
+             SET event = $10, events = $20, destination = $11, active = $12, max_in_flight = $13, ordered = $14, batch_events = $21, batch_wait = $22,
                  authentication_type = CASE WHEN $15 THEN $16 ELSE w.authentication_type END,
                  authentication = CASE WHEN $15 THEN $17 ELSE w.authentication END,
                  disabled_at = CASE WHEN $12 THEN NULL ELSE w.disabled_at END,
@@ -271,8 +276,8 @@ async fn set(
                  -- a worker that has read the webhook as it was gets no lease
                  rotations = w.rotations + (w.active AND NOT $12)::int + (w.destination <> $11)::int, version = w.version + 1
              FROM old
-             WHERE w.id = old.id AND ($15 OR (old.event, old.events, old.destination, old.active, old.max_in_flight, old.ordered)
-                 IS DISTINCT FROM ($10, $20, $11, $12, $13, $14))
+             WHERE w.id = old.id AND ($15 OR (old.event, old.events, old.destination, old.active, old.max_in_flight, old.ordered, old.batch_events,
+                 old.batch_wait) IS DISTINCT FROM ($10, $20, $11, $12, $13, $14, $21, $22))
              RETURNING w.*
          ), lane AS (
              -- A webhook that is activated or gets another destination starts without failures. Calls to the former destination
@@ -295,6 +300,8 @@ async fn set(
                         ('active', to_jsonb(old.active), to_jsonb(made.active)),
                         ('maxInFlight', to_jsonb(old.max_in_flight), to_jsonb(made.max_in_flight)),
                         ('ordered', to_jsonb(old.ordered), to_jsonb(made.ordered)),
+                        ('batch', webhook_batch_shown(old.batch_events, old.batch_wait),
+                            webhook_batch_shown(made.batch_events, made.batch_wait)),
                         ('disabledReason', to_jsonb(old.disabled_reason), to_jsonb(made.disabled_reason)),
                         ('authentication', CASE WHEN $15 THEN $18::jsonb END, CASE WHEN $15 THEN $19::jsonb END)
                      ) AS f (field, was, becomes)
@@ -314,6 +321,8 @@ async fn set(
         Authentication::masked(&new.old_authentication),
         Authentication::masked(new.new_authentication.as_ref().map_or("none", Authentication::kind)),
         &new.subscribed.events,
+        new.batch.map(|batch| batch.max_events),
+        Batching::wait(new.batch),
     )
     .await?;
     if change.note(recorded) > 0 && new.active {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use longshore_domain::webhook::lane::{self, AT_ONCE, Found, Due, Lease, Looked};
+use longshore_domain::webhook::lane::{self, AT_ONCE, Due, Found, Lease, Looked};
 use longshore_kernel::gather::Gather;
 use longshore_kernel::ids::{OrganisationId, WebhookId};
 use longshore_kernel::queue::Notice;
@@ -217,7 +217,7 @@ impl Warm {
         let (entry, words) = context.running.enter(&held.lease, standing.clone());
         kept.state = State::Busy(standing);
         let due = notices.into_iter().map(Due::from).collect::<Vec<_>>();
-        let found = (!due.is_empty()).then_some(Found { due, cursor: None, is_full: false });
+        let found = (!due.is_empty()).then_some(Found { due, ..Found::default() });
         Some((Begun { held, keeper, entry, words }, First { found, looks }))
     }
 

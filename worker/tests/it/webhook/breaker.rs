@@ -168,6 +168,7 @@ async fn the_statement_and_the_state_machine_agree(_: PgPoolOptions, options: Pg
         },
         attempt: None,
         hold: None,
+        batch: None,
     };
     let sign = prop_oneof![
         Just(Sign::Success),

@@ -31,6 +31,7 @@ pub(super) fn outcome(world: &World, hook: &Hook, token: i64, delivery: Delivery
         end,
         attempt: None,
         hold: None,
+        batch: None,
     }
 }
 

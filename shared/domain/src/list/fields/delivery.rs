@@ -25,7 +25,7 @@ const WAITING: &str = "(
     SELECT d.id, d.webhook_id, w.eshop_id, w.organisation_id, d.event_id,
         (SELECT e.type FROM event e WHERE e.id = d.event_id) AS event_type,
         (SELECT e.entity_id FROM event e WHERE e.id = d.event_id) AS entity_id,
-        'pending' AS state, d.attempt_count, d.attempts, d.next_attempt_at, d.redelivery_of, d.created_at,
+        'pending' AS state, d.attempt_count, d.attempts, d.next_attempt_at, d.redelivery_of, d.batch_id, d.created_at,
         NULL::timestamptz AS finished_at, d.next_attempt_at AS version
     FROM delivery d JOIN webhook w ON w.id = d.webhook_id
 )";
@@ -33,7 +33,7 @@ const WAITING: &str = "(
 /// What has ended.
 const ENDED: &str = "(
     SELECT h.id, h.webhook_id, h.eshop_id, h.organisation_id, h.event_id, h.event_type, h.entity_id, h.state,
-        h.attempt_count, h.attempts, NULL::timestamptz AS next_attempt_at, h.redelivery_of, h.created_at, h.finished_at,
+        h.attempt_count, h.attempts, NULL::timestamptz AS next_attempt_at, h.redelivery_of, h.batch_id, h.created_at, h.finished_at,
         h.finished_at AS version
     FROM delivery_history h
 )";
@@ -72,6 +72,7 @@ const FIELDS: &[Field] = &[
     Field::timestamp("createdAt", "{t}.created_at"),
     Field::timestamp("finishedAt", "{t}.finished_at").or_null(),
     Field::one("redeliveryOf", "{t}.redelivery_of", &DELIVERY).or_null(),
-    // the `webhook-id` header: the event's id, the same on every retry and redelivery
+    Field::id("batch", "{t}.batch_id").or_null(),
+    // the `webhook-id` header of a call with one event: the event's id, the same on every retry and redelivery
     Field::id("webhookId", "{t}.event_id"),
 ];

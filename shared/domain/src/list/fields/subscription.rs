@@ -42,6 +42,11 @@ pub const HEALTHS: [&str; 3] =
 const AUTHENTICATION: &[Field] =
     &[Field::text("type", "{t}.authentication_type").among(&["none", "basic", "bearer", "header"])];
 
+const BATCH: &[Field] = &[
+    Field::integer("maxEvents", "{t}.batch_events").or_null(),
+    Field::integer("maxWaitMs", "(extract(epoch FROM {t}.batch_wait) * 1000)::int"),
+];
+
 const FIELDS: &[Field] = &[
     Field::id("id", "{t}.id"),
     Field::one("eshop", "{t}.eshop_id", &ESHOP),
@@ -72,6 +77,7 @@ const FIELDS: &[Field] = &[
     .or_null(),
     Field::integer("maxInFlight", "{t}.max_in_flight"),
     Field::boolean("ordered", "{t}.ordered"),
+    Field::object("batch", BATCH).shown_as("webhook_batch_shown({t}.batch_events, {t}.batch_wait)").or_null(),
     Field::timestamp("createdAt", "{t}.created_at"),
     Field::timestamp("changedAt", "{t}.changed_at"),
     Field::integer("version", "{t}.version"),

@@ -1,7 +1,7 @@
 //! Fetching what is due.
 
-use super::Lease;
-use super::found::{AT_ONCE, Found, Cursor, Row};
+use super::found::{AT_ONCE, Cursor, Found, Row};
+use super::{Lease, batch};
 use longshore_kernel::database::Database;
 use longshore_kernel::ids::DeliveryId;
 use longshore_kernel::problem::Problem;
@@ -16,6 +16,8 @@ pub struct From {
     pub in_hand: Vec<DeliveryId>,
     /// It is for a probe by [what was tried before](crate::calling::breaker::Breaker::probes_again).
     pub again: bool,
+    /// It is for one delivery only: a probe.
+    pub single: bool,
 }
 
 /// Reads deliveries with their events: `with` (common table expressions, or nothing), then the deliveries as `d`, then what
@@ -27,7 +29,7 @@ macro_rules! due_query {
             Row,
             $with
             + r#"
-            SELECT d.id AS "id!", d.event_id AS "event_id!", d.attempt_count AS "attempt_count!", d.next_attempt_at AS "next_attempt_at!", e.type AS "event_type?",
+            SELECT d.id AS "id!", d.event_id AS "event_id!", d.attempt_count AS "attempt_count!", d.next_attempt_at AS "next_attempt_at!", NULL::int AS last_status, e.type AS "event_type?",
                    e.entity_id AS "entity_id?", e.at AS "at?", e.data AS "data?", e.request_id AS "request_id?",
                    e.traceparent AS "traceparent?"
             FROM "# + $deliveries + r#"
@@ -48,8 +50,13 @@ macro_rules! due_query {
 ///
 /// An ordered lane has no cursor: its order is that of the events. What was tried comes first, and while the oldest of
 /// that is not due, nothing is.
+///
+/// Of a lane that sends batches, it is the next batch.
 pub async fn fetch(db: &Database, lease: &Lease, from: From) -> Result<Found, Problem> {
-    let From { after, in_hand, again } = from;
+    if lease.batches {
+        return batch::form(db, lease, &from).await;
+    }
+    let From { after, in_hand, again, single: _ } = from;
     if lease.ordered {
         let found = Found::of(lease.webhook, fetch_ordered(db, lease, &in_hand).await?, AT_ONCE);
         return Ok(Found { cursor: None, ..found });

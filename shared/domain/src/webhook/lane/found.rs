@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 use crate::webhook::event::{self, Event};
-use longshore_kernel::ids::{DeliveryId, EventId, WebhookId};
+use longshore_kernel::ids::{BatchId, DeliveryId, EventId, WebhookId};
 
 // The queries name these limits as numbers: of a parameter the planner expects a tenth of all that is due, and would
 // sort the whole backlog for every fetch.
@@ -26,6 +26,15 @@ pub struct Due {
     pub attempts: usize,
 }
 
+/// Deliveries that are sent by one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Its id, which is the `webhook-id` of the call, the same whenever it is tried again.
+    pub id: BatchId,
+    /// The status of the last answer to them, if there was one.
+    pub last_status: Option<u16>,
+}
+
 /// Where a fetch ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
@@ -42,6 +51,8 @@ pub struct Found {
     pub cursor: Option<Cursor>,
     /// As many were found as were asked for: there may be more.
     pub is_full: bool,
+    /// They are sent by one call.
+    pub batch: Option<Batch>,
 }
 
 impl Found {
@@ -49,7 +60,7 @@ impl Found {
         let is_full = rows.len() == asked;
         let last = rows.last().filter(|_| is_full);
         let cursor = last.map(|r| Cursor { next_attempt_at: r.next_attempt_at, id: r.id });
-        Self { due: rows.into_iter().map(|row| row.due(webhook)).collect(), cursor, is_full }
+        Self { due: rows.into_iter().map(|row| row.due(webhook)).collect(), cursor, is_full, batch: None }
     }
 }
 
@@ -59,6 +70,8 @@ pub(super) struct Row {
     pub(super) event_id: EventId,
     pub(super) attempt_count: i16,
     pub(super) next_attempt_at: DateTime<Utc>,
+    /// Of the last answer, where it is asked for.
+    pub(super) last_status: Option<i32>,
     pub(super) event_type: Option<String>,
     pub(super) entity_id: Option<Uuid>,
     pub(super) at: Option<DateTime<Utc>>,

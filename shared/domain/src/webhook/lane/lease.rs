@@ -7,7 +7,7 @@ use http::{HeaderName, HeaderValue};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::found::{self, Found, FEW};
+use super::found::{self, FEW, Found};
 use crate::calling::breaker::Breaker;
 use crate::calling::signature::Signer;
 use crate::calling::{LEASE, PostgresTime, renewal};
@@ -36,6 +36,8 @@ pub struct Lease {
     pub max_in_flight: usize,
     /// One at a time, in order, and a failure holds the rest.
     pub ordered: bool,
+    /// It sends batches.
+    pub batches: bool,
     /// The state of its breaker. Where it is open, its pause is over: one probe may be sent.
     pub breaker: Breaker,
     /// The version of the subscription that this is of.
@@ -64,7 +66,7 @@ pub struct Leased {
 /// problem.
 ///
 /// With each comes what it sends first: up to [`FEW`] deliveries, as [`fetch`](super::fetch()) finds them from the start.
-/// It returns no deliveries if a separate fetch is needed: for an ordered lane, for a probe by what was tried before, and for
+/// It returns no deliveries if a separate fetch is needed: for an ordered lane, for one that sends batches, for a probe by what was tried before, and for
 /// a lane that was not released before this statement began, because the statement may not see the last records of the
 /// previous holder.
 ///
@@ -96,7 +98,7 @@ pub async fn lease(
            SELECT leased.webhook_id, leased.token, leased.rotations, leased.failures, leased.probes,
                   leased.nothing_before, clock_timestamp() AS "now!", w.organisation_id AS "organisation_id!",
                   w.destination AS "destination!", w.authentication, w.secret AS "secret!",
-                  w.former_secrets AS "former_secrets!", w.max_in_flight AS "max_in_flight!", w.ordered AS "ordered!", w.changed_at AS "changed_at!",
+                  w.former_secrets AS "former_secrets!", w.max_in_flight AS "max_in_flight!", w.ordered AS "ordered!", w.batch_events IS NOT NULL AS "batches!", w.changed_at AS "changed_at!",
                   before.given_back AS "given_back!", d.id AS "delivery_id?: DeliveryId", d.event_id AS "event_id?: EventId",
                   d.attempt_count AS "attempt_count?", d.next_attempt_at AS "next_attempt_at?", e.type AS "event_type?",
                   e.entity_id AS "entity_id?", e.at AS "at?", e.data AS "data?", e.request_id AS "request_id?",
@@ -118,7 +120,7 @@ pub async fn lease(
            LEFT JOIN LATERAL (
                SELECT id, event_id, attempt_count, next_attempt_at FROM delivery
                WHERE webhook_id = leased.webhook_id AND next_attempt_at <= now() AND next_attempt_at >= leased.nothing_before
-                 AND before.given_back AND NOT w.ordered
+                 AND before.given_back AND NOT w.ordered AND w.batch_events IS NULL
                ORDER BY next_attempt_at, id LIMIT 16
            ) d ON true
            LEFT JOIN LATERAL (
@@ -136,7 +138,7 @@ pub async fn lease(
     let leased = lanes.map(|rows| {
         let due: Vec<_> = rows.iter_mut().filter_map(Row::take_due).collect();
         let row = &rows[0];
-        let comes_with = row.given_back && !row.ordered && !row.breaker().probes_again();
+        let comes_with = row.given_back && !row.ordered && !row.batches && !row.breaker().probes_again();
         let first = comes_with.then(|| Found::of(row.webhook_id, due, FEW));
         (row.webhook_id, row.open(services, read).map(|lease| Leased { lease, until, first }))
     });
@@ -155,6 +157,7 @@ struct Row {
     former_secrets: Vec<Vec<u8>>,
     max_in_flight: i32,
     ordered: bool,
+    batches: bool,
     changed_at: DateTime<Utc>,
     failures: i32,
     probes: Option<i32>,
@@ -180,6 +183,7 @@ impl Row {
             event_id: self.event_id?,
             attempt_count: self.attempt_count?,
             next_attempt_at: self.next_attempt_at?,
+            last_status: None,
             event_type: self.event_type.take(),
             entity_id: self.entity_id,
             at: self.at,
@@ -212,6 +216,7 @@ impl Row {
             authentication,
             max_in_flight: usize::try_from(self.max_in_flight).unwrap_or(1),
             ordered: self.ordered,
+            batches: self.batches,
             breaker: self.breaker(),
             version: self.changed_at,
             rotations: self.rotations,

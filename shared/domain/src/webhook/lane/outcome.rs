@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::calling::breaker::Sign;
 use crate::list::fields::delivery::DeliveryState;
-use longshore_kernel::ids::{DeliveryId, OrganisationId, WebhookId};
+use longshore_kernel::ids::{BatchId, DeliveryId, OrganisationId, WebhookId};
 
 /// One call of a destination.
 #[derive(Clone, Debug, Serialize)]
@@ -33,6 +33,14 @@ pub struct Attempt {
     pub headers: Option<BTreeMap<String, String>>,
 }
 
+impl Attempt {
+    /// The same without what was answered.
+    #[must_use]
+    pub fn without_answer(&self) -> Self {
+        Self { response: None, headers: None, error: self.error.clone(), ..*self }
+    }
+}
+
 /// What becomes of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
@@ -43,6 +51,8 @@ pub enum End {
         /// From now on, by the clock of Postgres.
         wait: Duration,
     },
+    /// Its batch is divided: it is due at once, in one half or the other, and no attempt is used up.
+    Divided,
     /// That was the last attempt.
     Exhausted,
     /// It will not be sent: its event has expired.
@@ -56,10 +66,22 @@ impl End {
         match self {
             Self::Delivered => DeliveryState::Delivered.as_str(),
             Self::Failed { .. } => "failed",
+            Self::Divided => "divided",
             Self::Exhausted => DeliveryState::Exhausted.as_str(),
             Self::Cancelled => DeliveryState::Cancelled.as_str(),
         }
     }
+}
+
+/// The batch that a delivery was sent in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batched {
+    /// The one that was sent.
+    pub sent: BatchId,
+    /// The one in which it is tried again, or else the same.
+    pub next: BatchId,
+    /// Its outcome speaks for the call, which is one sign to the breaker.
+    pub speaks: bool,
 }
 
 /// What became of a delivery in a turn.
@@ -85,6 +107,8 @@ pub struct Outcome {
     pub attempt: Option<Attempt>,
     /// For how long the destination asks to be left alone, from now on.
     pub hold: Option<Duration>,
+    /// The batch that it was sent in.
+    pub batch: Option<Batched>,
 }
 
 impl Outcome {
@@ -97,8 +121,9 @@ impl Outcome {
     #[must_use]
     pub fn sign(&self) -> Option<Sign> {
         match self.end {
+            _ if self.batch.is_some_and(|batch| !batch.speaks) => None,
             End::Delivered => Some(Sign::Success),
-            End::Failed { .. } | End::Exhausted => Some(Sign::Failure { probe: self.probe }),
+            End::Failed { .. } | End::Divided | End::Exhausted => Some(Sign::Failure { probe: self.probe }),
             End::Cancelled => None,
         }
     }

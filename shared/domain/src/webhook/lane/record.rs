@@ -13,7 +13,7 @@ use longshore_kernel::access::Actor;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Origin;
 use longshore_kernel::crypto;
-use longshore_kernel::ids::{DeliveryId, OrganisationId, WebhookId};
+use longshore_kernel::ids::{BatchId, DeliveryId, OrganisationId, WebhookId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
@@ -99,6 +99,9 @@ struct Columns<'o> {
     organisations: Vec<OrganisationId>,
     event_types: Vec<&'o str>,
     entities: Vec<Uuid>,
+    /// The batch that it was sent in, and the one that it has from now on.
+    sent: Vec<Option<BatchId>>,
+    batches: Vec<Option<BatchId>>,
     lanes: Vec<WebhookId>,
     lane_tokens: Vec<i64>,
     lane_succeeded: Vec<bool>,
@@ -127,6 +130,8 @@ impl<'o> Columns<'o> {
             columns.organisations.push(outcome.organisation);
             columns.event_types.push(&outcome.event_type);
             columns.entities.push(outcome.entity);
+            columns.sent.push(outcome.batch.map(|batch| batch.sent));
+            columns.batches.push(outcome.batch.map(|batch| batch.next));
         }
         for ((webhook, token), Summary { signs, hold, .. }) in leases {
             columns.lanes.push(*webhook);
@@ -181,8 +186,8 @@ impl<'o> Columns<'o> {
             Reported,
             r#"WITH given AS MATERIALIZED (
                    SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::text[], $5::float8[], $6::text[],
-                                        $7::uuid[], $8::text[], $9::uuid[])
-                       AS g (id, webhook_id, token, state, wait, attempts, organisation_id, event_type, entity_id)
+                                        $7::uuid[], $8::text[], $9::uuid[], $21::uuid[], $22::uuid[])
+                       AS g (id, webhook_id, token, state, wait, attempts, organisation_id, event_type, entity_id, sent, batch_id)
                ), lane AS MATERIALIZED (
                    SELECT g.*, l.failures AS before
                    FROM unnest($10::uuid[], $11::bigint[], $12::bool[], $13::int[], $14::int[], $15::float8[], $19::float8[])
@@ -229,15 +234,15 @@ impl<'o> Columns<'o> {
                    DELETE FROM delivery d USING accepted t
                    -- With more than the key to compare: of a join by a unique key alone, Postgres reckons the look-up twice where it
                    -- expects no row, and reads all of the key with its dead entries.
-                   WHERE d.id = t.id AND d.webhook_id = t.webhook_id AND t.state <> 'failed'
+                   WHERE d.id = t.id AND d.webhook_id = t.webhook_id AND t.state <> ALL ('{failed,divided}')
                    RETURNING d.id, d.webhook_id, d.eshop_id, t.organisation_id, d.event_id, t.event_type, t.entity_id,
                              t.state, d.attempt_count + CASE t.state WHEN 'cancelled' THEN 0 ELSE 1 END AS attempt_count,
-                             d.attempts || t.attempts::jsonb AS attempts, d.redelivery_of, d.created_at
+                             d.attempts || t.attempts::jsonb AS attempts, d.redelivery_of, t.sent AS batch_id, d.created_at
                ), kept AS (
                    INSERT INTO delivery_history (id, webhook_id, eshop_id, organisation_id, event_id, event_type,
-                       entity_id, state, attempt_count, attempts, redelivery_of, created_at, finished_at)
+                       entity_id, state, attempt_count, attempts, redelivery_of, batch_id, created_at, finished_at)
                    SELECT id, webhook_id, eshop_id, organisation_id, event_id, event_type, entity_id, state,
-                          attempt_count, attempts, redelivery_of, created_at, now()
+                          attempt_count, attempts, redelivery_of, batch_id, created_at, now()
                    FROM ended
                ), missed AS (
                    -- with what it counts, so that no line of what needs attention is lost
@@ -247,12 +252,15 @@ impl<'o> Columns<'o> {
                    ON CONFLICT (minute, webhook_id) DO UPDATE SET deliveries = a.deliveries + excluded.deliveries
                ), retried AS (
                    UPDATE delivery d
-                   SET attempt_count = d.attempt_count + 1, attempts = d.attempts || t.attempts::jsonb,
-                       next_attempt_at = now() + make_interval(secs => t.wait)
+                   SET attempt_count = d.attempt_count + (t.state = 'failed')::int, attempts = d.attempts || t.attempts::jsonb,
+                       next_attempt_at = now() + make_interval(secs => t.wait), batch_id = t.batch_id
                    FROM accepted t
                    -- once, even if it was recorded already and the answer was lost
-                   WHERE d.id = t.id AND t.state = 'failed'
+                   WHERE d.id = t.id AND t.state = ANY ('{failed,divided}')
                      AND d.attempt_count = (t.attempts::jsonb -> 0 ->> 'number')::int - 1
+                     AND (t.state = 'failed' OR d.batch_id IS DISTINCT FROM t.batch_id)
+               ), no_longer_begun AS (
+                   DELETE FROM webhook_batch WHERE (webhook_id, id) IN (SELECT webhook_id, sent FROM accepted)
                )
                SELECT webhook_id AS "webhook!", token AS "token!", before IS NULL AS "stale!",
                       before IS NOT NULL AND failures > 0 AND (succeeded OR before = 0) AS "began_failing!",
@@ -278,6 +286,8 @@ impl<'o> Columns<'o> {
             DISABLED_AFTER.as_secs_f64(),
             &self.lane_holds,
             schedule::LONGEST_WAIT.as_secs_f64(),
+            &self.sent as &[Option<BatchId>],
+            &self.batches as &[Option<BatchId>],
         )
         .fetch_all(connection)
         .await

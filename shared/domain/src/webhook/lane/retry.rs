@@ -33,7 +33,7 @@ pub async fn retries(db: &Database, since: Option<DateTime<Utc>>, limit: usize) 
         Retries,
         r#"WITH became AS MATERIALIZED (
                SELECT webhook_id, next_attempt_at FROM delivery
-               WHERE attempt_count > 0 AND next_attempt_at > coalesce($1::timestamptz, 'infinity') AND next_attempt_at <= now()
+               WHERE (attempt_count > 0 OR next_attempt_at > created_at) AND next_attempt_at > coalesce($1::timestamptz, 'infinity') AND next_attempt_at <= now()
                ORDER BY next_attempt_at LIMIT $2
            )
            SELECT ARRAY(
@@ -48,7 +48,7 @@ pub async fn retries(db: &Database, since: Option<DateTime<Utc>>, limit: usize) 
                   CASE WHEN (SELECT count(*) FROM became) = $2 THEN (SELECT max(next_attempt_at) FROM became)
                        ELSE now() END AS "until!",
                   -- the first of them: whether there is any may be asked of the other index of what was tried, all of it
-                  coalesce((SELECT next_attempt_at FROM delivery WHERE attempt_count > 0 AND next_attempt_at >= now()
+                  coalesce((SELECT next_attempt_at FROM delivery WHERE (attempt_count > 0 OR next_attempt_at > created_at) AND next_attempt_at >= now()
                             ORDER BY next_attempt_at LIMIT 1) <= now() + make_interval(secs => $3), false) AS "soon!""#,
         since,
         limit,

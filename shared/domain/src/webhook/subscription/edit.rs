@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::stored::{Stored, Subscribed};
+use super::stored::{Batching, Stored, Subscribed};
 use crate::list::fields::event::{NAMES, SUBSCRIBABLE};
 use crate::list::fields::subscription::WEBHOOK;
 use longshore_kernel::authentication::{self, Authentication};
@@ -10,11 +10,16 @@ use longshore_kernel::config::OutboundSettings;
 use longshore_kernel::destination::{destination, is_same_origin};
 use longshore_kernel::echo::Echo;
 use longshore_kernel::ids::EshopId;
-use longshore_kernel::input::{Given, Object, Reader, Schema, array, boolean, id, int32, object, one_of};
+use longshore_kernel::input::{
+    Given, Object, Reader, Rule, Schema, array, boolean, id, int32, object, one_of,
+};
 use longshore_kernel::problem::{Problem, Violation};
 
 /// Calls that may be under way at once, unless the request says otherwise.
 const DEFAULT_IN_FLIGHT: i32 = 16;
+
+/// The same for batches, of which more may not be under way.
+const BATCHES_IN_FLIGHT: i32 = 4;
 
 /// What a new webhook is to be.
 #[derive(Debug)]
@@ -26,6 +31,7 @@ pub(super) struct NewWebhook {
     pub(super) authentication: Authentication,
     pub(super) max_in_flight: i32,
     pub(super) ordered: bool,
+    pub(super) batch: Option<Batching>,
 }
 
 /// The fields that a request changes.
@@ -39,6 +45,7 @@ pub(super) struct Edit {
     pub(super) authentication: Given<Authentication>,
     pub(super) max_in_flight: Option<i32>,
     pub(super) ordered: Option<bool>,
+    pub(super) batch: Given<Batching>,
     /// Read-only members.
     pub(super) echo: Echo,
 }
@@ -60,6 +67,7 @@ pub(super) struct Fields {
     pub(super) switched: Option<bool>,
     pub(super) max_in_flight: i32,
     pub(super) ordered: bool,
+    pub(super) batch: Option<Batching>,
     pub(super) old_authentication: String,
     /// Only where it differs.
     pub(super) new_authentication: Option<Authentication>,
@@ -73,6 +81,9 @@ impl Edit {
         if is_new && !object.has("event") && !object.has("events") {
             object.refuse("event", "required", "is required, unless `events` is sent");
         }
+        let batch = object.nullable("batch", batch());
+        let most = if matches!(batch, Given::Value(_)) { BATCHES_IN_FLIGHT } else { DEFAULT_IN_FLIGHT };
+        let or_in_flight = is_new.then_some(most);
         Self {
             eshop,
             event: object.nullable("event", one_of(SUBSCRIBABLE)),
@@ -80,12 +91,9 @@ impl Edit {
             destination: object.required_if(is_new, "destination", destination(outbound)),
             active: object.optional_with("active", boolean(), or(true)),
             authentication: object.nullable("authentication", authentication::read(authentication::TYPES)),
-            max_in_flight: object.optional_with(
-                "maxInFlight",
-                int32(1..=256),
-                is_new.then_some(DEFAULT_IN_FLIGHT),
-            ),
+            max_in_flight: object.optional_with("maxInFlight", int32(1..=256), or_in_flight),
             ordered: object.optional_with("ordered", boolean(), or(false)),
+            batch,
             echo: Echo::of(object, is_new, |name| WEBHOOK.shows(name)),
         }
     }
@@ -118,21 +126,28 @@ impl Edit {
         let subscribed = subscribed(self.event, self.events.as_deref(), Some(&heard))
             .map_err(|violation| Problem::invalid(vec![violation]))?
             .unwrap_or_else(|| heard.clone());
+        let (was_batching, batch) = (old.batching(), self.batch.or_keep(old.batching()));
+        let ordered = self.ordered.unwrap_or(old.ordered);
+        let goes_together = goes_together(batch, ordered, self.max_in_flight);
+        Problem::refuse(goes_together.into_iter().collect())?;
+        let most = if batch.is_some() { old.max_in_flight.min(BATCHES_IN_FLIGHT) } else { old.max_in_flight };
+        let max_in_flight = self.max_in_flight.unwrap_or(most);
         let fields = Fields {
             action: "webhook.update",
             subscribed,
             destination: self.destination.unwrap_or_else(|| old.destination.clone()),
             active: self.active.unwrap_or(old.active),
             switched: self.active.filter(|active| *active != old.active),
-            max_in_flight: self.max_in_flight.unwrap_or(old.max_in_flight),
-            ordered: self.ordered.unwrap_or(old.ordered),
+            max_in_flight,
+            ordered,
+            batch,
             old_authentication: stored.kind().to_owned(),
             new_authentication: (authentication != *stored).then_some(authentication),
         };
         let only_active = fields.new_authentication.is_none()
             && fields.subscribed == heard
             && fields.destination == old.destination
-            && (fields.max_in_flight, fields.ordered) == (old.max_in_flight, old.ordered);
+            && (max_in_flight, ordered, batch) == (old.max_in_flight, old.ordered, was_batching);
         let action = match fields.active {
             _ if !only_active => "webhook.update",
             true => "webhook.activate",
@@ -172,6 +187,31 @@ fn subscribed(
     }
 }
 
+/// What `batch` accepts.
+#[must_use]
+pub fn batch_schema() -> Schema {
+    batch().schema()
+}
+
+fn batch() -> impl Rule<Out = Batching> + Clone {
+    object(|object| {
+        let max_events = object.required("maxEvents", int32(1..=500));
+        let max_wait_ms = object.optional_or("maxWaitMs", int32(0..=60_000), 0);
+        Some(Batching { max_events: max_events?, max_wait_ms })
+    })
+}
+
+/// What does not go together, as far as the request says how many calls it wants under way.
+fn goes_together(batch: Option<Batching>, ordered: bool, max_in_flight: Option<i32>) -> Option<Violation> {
+    let batch = batch?;
+    if max_in_flight.is_some_and(|most| most > BATCHES_IN_FLIGHT) {
+        let message = format!("cannot be more than {BATCHES_IN_FLIGHT} with `batch`");
+        return Some(Violation::new("maxInFlight", "contradiction", message));
+    }
+    let message = "must be 0 with `ordered`: the events that come during a call go together anyway";
+    (ordered && batch.max_wait_ms > 0).then(|| Violation::new("batch.maxWaitMs", "contradiction", message))
+}
+
 impl NewWebhook {
     /// Reads the body of a creation: what it says, unless it is refused, its e-shop in any case, and what is wrong with it.
     pub(super) fn read(
@@ -192,6 +232,10 @@ impl NewWebhook {
             {
                 object.refuse_other(&violation.property_path, violation.code, violation.message.clone());
             }
+            let batch = given.batch.value();
+            if let Some(violation) = goes_together(batch, given.ordered == Some(true), given.max_in_flight) {
+                object.refuse_other(&violation.property_path, violation.code, violation.message);
+            }
             let new = || {
                 Some(Self {
                     eshop: given.eshop?,
@@ -201,6 +245,7 @@ impl NewWebhook {
                     authentication,
                     max_in_flight: given.max_in_flight?,
                     ordered: given.ordered?,
+                    batch,
                 })
             };
             Some((given.eshop, new()))

@@ -1,6 +1,7 @@
 //! A webhook as it is stored: what a change of it, its lane and its deliveries need, with the secrets that the vault has sealed.
 
 use sqlx::PgConnection;
+use sqlx::postgres::types::PgInterval;
 
 use crate::list::fields::event::{ALL, NAMES};
 use crate::list::fields::subscription::WEBHOOK;
@@ -25,6 +26,8 @@ pub(in crate::webhook) struct Stored {
     sealed_authentication: Option<Vec<u8>>,
     pub(super) max_in_flight: i32,
     pub(super) ordered: bool,
+    batch_events: Option<i32>,
+    batch_wait: PgInterval,
     pub(super) version: i64,
 }
 
@@ -50,6 +53,23 @@ impl Subscribed {
             NAMES.iter().filter(|name| types.contains(name)).map(ToString::to_string).collect();
         let event = events.first().filter(|_| events.len() == 1).cloned();
         Self { events, event }
+    }
+}
+
+/// How events are put together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Batching {
+    /// Events of a call at most.
+    pub(super) max_events: i32,
+    /// How long the first of them waits for more.
+    pub(super) max_wait_ms: i32,
+}
+
+impl Batching {
+    /// Its wait as it is stored; that of a call for each event is nothing.
+    pub(super) fn wait(batching: Option<Self>) -> PgInterval {
+        let milliseconds = batching.map_or(0, |batching| batching.max_wait_ms);
+        PgInterval { months: 0, days: 0, microseconds: i64::from(milliseconds) * 1_000 }
     }
 }
 
@@ -118,6 +138,12 @@ impl Stored {
         Subscribed { events: self.events.clone(), event: self.event.clone() }
     }
 
+    /// How its events are put together; nothing: a call for each.
+    pub(super) fn batching(&self) -> Option<Batching> {
+        let max_wait_ms = i32::try_from(self.batch_wait.microseconds / 1_000).unwrap_or(i32::MAX);
+        Some(Batching { max_events: self.batch_events?, max_wait_ms })
+    }
+
     /// Its authentication, opened.
     ///
     /// # Errors
@@ -139,7 +165,7 @@ pub(in crate::webhook) async fn lock(
     let found = sqlx::query_as!(
         Stored,
         r#"SELECT organisation_id AS "organisation: OrganisationId", eshop_id AS "eshop: EshopId", event, events, destination, active,
-                  authentication AS sealed_authentication, max_in_flight, ordered, version
+                  authentication AS sealed_authentication, max_in_flight, ordered, batch_events, batch_wait, version
            FROM webhook
            WHERE in_scope($1, organisation_id) AND in_eshop($2, eshop_id) AND id = $3
            FOR UPDATE"#,
