@@ -10,7 +10,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use longshore_client::{
     Answer, Client, CreatedDelivery, CreatedWebhook, DateTime, Delivery, DeliveryState, Error, Health, Job,
-    ListQuery, Order, Utc, Uuid, Webhook, WebhookToCreate,
+    ListQuery, Order, Utc, Uuid, Webhook, WebhookBatch, WebhookToCreate,
 };
 use serde_json::json;
 
@@ -71,6 +71,12 @@ pub(super) struct Create {
     /// URL to call: `https`, without credentials, fragment or private address.
     #[arg(long, value_name = "URL")]
     destination: String,
+    /// Events that a call has at most, up to 500; without it, each event has a call of its own.
+    #[arg(long, value_name = "EVENTS", value_parser = clap::value_parser!(u32).range(1..=500))]
+    batch: Option<u32>,
+    /// Milliseconds that the first event of a batch waits for others, up to 60,000.
+    #[arg(long, value_name = "MS", requires = "batch", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=60_000))]
+    batch_wait: u32,
     /// Create it inactive: it keeps its deliveries until it is activated.
     #[arg(long)]
     inactive: bool,
@@ -177,6 +183,7 @@ impl Create {
             events,
             destination: self.destination,
             active: !self.inactive,
+            batch: self.batch.map(|max_events| WebhookBatch { max_events, max_wait_ms: self.batch_wait }),
         };
         with_secret(&client.create_webhook(&webhook).answer().await?, self.remote.json)
     }

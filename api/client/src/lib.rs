@@ -29,7 +29,7 @@ pub use self::client::{Builder, Client};
 pub use self::error::{Error, Problem, Violation};
 pub use self::follow::{JobEvent, JobEvents};
 pub use self::list::{Count, ListQuery, Order, Page, Pages, Paging};
-pub use self::operation::{Replay, WebhookToCreate};
+pub use self::operation::{Replay, WebhookBatch, WebhookToCreate};
 pub use self::record::{
     Attempt, Connection, CreatedDelivery, CreatedWebhook, Delivery, DeliveryState, HAND_OVER_STATES, Health,
     Hit, Hits, ItemError, Job, JobResult, JobState, Login, LostOrder, ORDER_STATUSES, Outcome, Preview,

@@ -39,6 +39,19 @@ pub struct WebhookToCreate {
     pub destination: String,
     /// Whether it sends; an inactive one keeps its deliveries.
     pub active: bool,
+    /// How events are put together; nothing: a call for each.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch: Option<WebhookBatch>,
+}
+
+/// How the events of a webhook are put together.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WebhookBatch {
+    /// Events of a call at most, up to 500.
+    pub max_events: u32,
+    /// Milliseconds that the first event waits for others, up to 60,000.
+    pub max_wait_ms: u32,
 }
 
 /// Which deliveries are replayed; one of `webhooks`, `eshop` and `host` is required.

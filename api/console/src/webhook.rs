@@ -148,6 +148,8 @@ fn standing(webhook: &Webhook, record: &Record, may: bool, now: DateTime<Utc>) -
             div { dt { "Authentication" } dd { (webhook.authentication_type) } }
             @if let Some(until) = webhook.former_sign_until { div { dt { "Rotated" } dd { (former(webhook.former_secrets, until, now)) } } }
             div { dt { "Concurrency" } dd { @if webhook.ordered { "one, in order" } @else { (number(webhook.max_in_flight)) } } }
+            div { dt { "Batches" } dd { (batches(webhook)) } }
+            div { dt { "10,000 changes" } dd { (many_changes(webhook, record.median_ms)) } }
             div { dt { "Lane" } dd { (lane(webhook, now)) } }
             div { dt { "Breaker" } dd { (breaker(webhook, now)) } }
             div { dt { "Created" } dd { (full_time(webhook.created_at, now)) } }
@@ -171,6 +173,26 @@ pub(super) fn success(failures: i32, calls: i64, delivered: i64) -> Markup {
 
 fn latency(ms: Option<f64>) -> Markup {
     ms.map_or_else(none, |ms| html! { (milliseconds(ms)) })
+}
+
+/// How events are put together.
+fn batches(webhook: &Webhook) -> Markup {
+    let Some(most) = webhook.batch_events else { return html! { "none: a call for each event" } };
+    html! {
+        "up to " (counted(i64::from(most), "event", "events")) " a call"
+        @if webhook.batch_wait_ms > 0.0 { ", the first waits up to " (milliseconds(webhook.batch_wait_ms)) }
+    }
+}
+
+/// What a bulk means for the receiver, as long as its calls take what they took.
+fn many_changes(webhook: &Webhook, median_ms: Option<f64>) -> Markup {
+    let calls = 10_000 / webhook.batch_events.map_or(1, i64::from).max(1);
+    let at_once = if webhook.ordered { 1 } else { webhook.max_in_flight.max(1) };
+    let rounds = f64::from(i32::try_from(calls).unwrap_or(i32::MAX)) / f64::from(at_once);
+    html! {
+        "in " (counted(calls, "call", "calls"))
+        @if let Some(ms) = median_ms { ", in about " (milliseconds(ms * rounds)) }
+    }
 }
 
 /// The state of the lane.

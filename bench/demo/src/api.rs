@@ -73,7 +73,8 @@ impl Api {
         destination: &str,
     ) -> anyhow::Result<Webhook> {
         let (event, destination) = (Some(event.to_owned()), destination.to_owned());
-        let webhook = WebhookToCreate { eshop, event, events: Vec::new(), destination, active: true };
+        let webhook =
+            WebhookToCreate { eshop, event, events: Vec::new(), destination, active: true, batch: None };
         let created = self.client.create_webhook(&webhook).send().await?;
         Ok(Webhook { id: created.id, secret: created.secret.context("a new webhook has no secret")? })
     }

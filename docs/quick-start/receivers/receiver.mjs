@@ -106,7 +106,8 @@ createServer(async (request, response) => {
     for await (const part of request) parts.push(part);
     const body = Buffer.concat(parts);
     if (!verified(request.headers, body)) return answer(401);
-    await handle(JSON.parse(body));
+    const content = JSON.parse(body);
+    for (const event of content.type === "batch" ? content.events : [content]) await handle(event);
     answer(204);
   } catch (error) {
     console.error(error.message);

@@ -93,28 +93,34 @@ function readAgain(array $resources): void
     }
 }
 
-$event = json_decode($body, true, 512, JSON_THROW_ON_ERROR);
-if ($event['test'] ?? false) {
-    error_log("test {$event['type']}");
-    http_response_code(204);
-    exit;
+function handle(array $event, array $resources): void
+{
+    if ($event['test'] ?? false) {
+        error_log("test {$event['type']}");
+        return;
+    }
+    if ($event['type'] === 'restored') {
+        readAgain($resources);
+    }
+    $data = $event['data'];
+    if ($event['type'] === 'expedition_deleted') { // kept as such: an older event may come after it
+        $data += ['changedFields' => ['deleted'], 'fields' => ['deleted' => true]];
+    }
+    $names = [];
+    if (isset($data['changedFields'])) {
+        $resource = $resources[$event['type']] ?? $event['type'];
+        [$version, $fields] = !array_diff($data['changedFields'], array_keys($data['fields'] ?? []))
+            ? [$data['version'], $data['fields']]
+            : read($resource, $event['id']);
+        $names = $fields ? take("$resource.{$event['id']}", $version, $fields) : [];
+    }
+    if ($names || !isset($data['changedFields'])) {
+        error_log("{$event['type']} {$event['id']} " . implode(',', $names));
+    }
 }
-if ($event['type'] === 'restored') {
-    readAgain($resources);
-}
-$data = $event['data'];
-if ($event['type'] === 'expedition_deleted') { // kept as such: an older event may come after it
-    $data += ['changedFields' => ['deleted'], 'fields' => ['deleted' => true]];
-}
-$names = [];
-if (isset($data['changedFields'])) {
-    $resource = $resources[$event['type']] ?? $event['type'];
-    [$version, $fields] = !array_diff($data['changedFields'], array_keys($data['fields'] ?? []))
-        ? [$data['version'], $data['fields']]
-        : read($resource, $event['id']);
-    $names = $fields ? take("$resource.{$event['id']}", $version, $fields) : [];
-}
-if ($names || !isset($data['changedFields'])) {
-    error_log("{$event['type']} {$event['id']} " . implode(',', $names));
+
+$content = json_decode($body, true, 512, JSON_THROW_ON_ERROR);
+foreach ($content['type'] === 'batch' ? $content['events'] : [$content] as $event) {
+    handle($event, $resources);
 }
 http_response_code(204);

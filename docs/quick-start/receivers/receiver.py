@@ -95,7 +95,9 @@ class Receiver(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
         if not verified(self.headers, body):
             return self.answer(401)
-        handle(json.loads(body))
+        content = json.loads(body)
+        for event in content["events"] if content["type"] == "batch" else [content]:
+            handle(event)
         self.answer(204)
 
     def answer(self, status):

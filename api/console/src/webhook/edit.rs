@@ -23,12 +23,14 @@ type Asking = Visit<permit::WriteWebhooks>;
 type Acting = Act<permit::WriteWebhooks>;
 
 /// The fields of the form, as the body of the API names them.
-const FIELDS: [&str; 9] = [
+const FIELDS: [&str; 11] = [
     "event",
     "events",
     "destination",
     "maxInFlight",
     "ordered",
+    "batch.maxEvents",
+    "batch.maxWaitMs",
     "authentication.type",
     "authentication.username",
     "authentication.password",
@@ -72,7 +74,9 @@ pub(crate) async fn edit(Id(id): Id<WebhookId>, mut visit: Asking) -> Result<Res
     let names = [VERSION, "event", "destination", "maxInFlight", "ordered"];
     let several = stored["events"].as_array().filter(|_| stored["event"].is_null());
     let events = several.into_iter().flatten().map(|event| ("events", text(event)));
-    let filled = names.iter().map(|name| (*name, text(&stored[*name]))).chain(events);
+    let batch = [("batch.maxEvents", "/batch/maxEvents"), ("batch.maxWaitMs", "/batch/maxWaitMs")];
+    let batch = batch.map(|(name, path)| (name, stored.pointer(path).map(text).unwrap_or_default()));
+    let filled = names.iter().map(|name| (*name, text(&stored[*name]))).chain(batch).chain(events);
     let form = visit.filled(Asked::of(filled.collect()));
     let (back, destination) = (format!("/console/webhook/{id}"), text(&stored["destination"]));
     let content = html! {
@@ -111,10 +115,15 @@ fn body(form: &Asked, stored: Option<&Value>) -> Map<String, Value> {
     if event.is_none() || !events.is_empty() {
         body.insert("events".to_owned(), json!(events));
     }
-    if let Some(text) = form.get("maxInFlight") {
-        // what is no number is refused by the rule of the API, at its path
-        body.insert("maxInFlight".to_owned(), text.parse::<i64>().map_or_else(|_| json!(text), |n| json!(n)));
-    }
+    // what is no number is refused by the rule of the API, at its path
+    let number = |name| {
+        Some(form.get(name)?).map(|text| text.parse::<i64>().map_or_else(|_| json!(text), |n| json!(n)))
+    };
+    body.extend(number("maxInFlight").map(|most| ("maxInFlight".to_owned(), most)));
+    let batch = [("maxEvents", "batch.maxEvents"), ("maxWaitMs", "batch.maxWaitMs")];
+    let batch = batch.into_iter().filter_map(|(name, field)| Some((name.to_owned(), number(field)?)));
+    let batch = Some(Map::from_iter(batch)).filter(|batch| !batch.is_empty());
+    body.insert("batch".to_owned(), batch.map_or(Value::Null, Value::from));
     body.insert("ordered".to_owned(), json!(form.get("ordered") == Some("true")));
     let given = secret::given(form, "authentication", stored);
     body.extend(given.map(|given| ("authentication".to_owned(), Value::from(given))));
@@ -145,6 +154,9 @@ fn fields(visit: &Asking, form: &Asked, stored: Option<&Value>) -> Markup {
             legend { "Delivery" }
             (checked(form, refused, "maxInFlight", "Calls at once", "number"))
             (switch(form, "ordered", "In order: one at a time, and a failure holds the rest"))
+            (checked(form, refused, "batch.maxEvents", "Events a call, up to 500", "number"))
+            (checked(form, refused, "batch.maxWaitMs", "The first waits for others, ms", "number"))
+            p.muted { "Without a number, each event has a call of its own. With 100, the receiver gets batches: 10,000 changes arrive in 100 calls." }
         }
         (secret::credentials(visit, form, stored, ["authentication", "Authentication", "Kind"]))
     }

@@ -56,3 +56,39 @@ async fn a_typed_token_of_a_webhook_is_stored_with_the_kind_left_as_it_is(
     assert_eq!(world.count(changes).await, 1);
     assert!(!browser.open(&edit).await.expect(200).text.contains("hush"));
 }
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn batches_are_chosen_by_their_size_and_left_by_none(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let body = serde_json::json!({
+        "eshop": api.tenant.eshop, "event": "product_change", "destination": "https://shop.example/hook",
+    });
+    let hook: serde_json::Value = api.post(&api.user, "/api/eshop-webhook", body).await.expect(201).json();
+    let page = format!("/console/webhook/{}", hook["id"].as_str().unwrap());
+    let edit = format!("{page}/edit");
+    let browser = Browser::new(api, &api.superadmin);
+    let fields = |most: &'static str, events: &'static str, wait: &'static str| {
+        [
+            ("event", "product_change"),
+            ("destination", "https://shop.example/hook"),
+            ("maxInFlight", most),
+            ("batch.maxEvents", events),
+            ("batch.maxWaitMs", wait),
+        ]
+    };
+    assert!(browser.open(&page).await.expect(200).text.contains("none: a call for each event"));
+    let refused = send(&browser, &edit, &fields("16", "501", "")).await.expect(400).text;
+    assert!(refused.contains("id=\"wrong-batch.maxEvents\""));
+    let refused = send(&browser, &edit, &fields("16", "100", "")).await.expect(400).text;
+    assert!(refused.contains("id=\"wrong-maxInFlight\"") && refused.contains("value=\"100\""));
+    send(&browser, &edit, &fields("4", "100", "1500")).await.expect(303);
+    let shown = browser.open(&page).await.expect(200).text;
+    for part in ["up to 100 events a call, the first waits up to 1.5 s", "in 100 calls"] {
+        assert!(shown.contains(part), "{part}");
+    }
+    let form = browser.open(&edit).await.expect(200).text;
+    assert!(form.contains("value=\"100\"") && form.contains("value=\"1500\""));
+    send(&browser, &edit, &fields("4", "", "")).await.expect(303);
+    assert!(browser.open(&page).await.expect(200).text.contains("none: a call for each event"));
+}
