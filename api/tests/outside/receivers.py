@@ -1,5 +1,5 @@
-"""The receivers of docs/quick-start/receivers, which get the same changes in an order of their own: late, twice, shuffled, cut off
-in the middle, and killed meanwhile. What each has kept in the end is what the service holds, also after it has heard of changes that are
+"""The receivers of docs/quick-start/receivers, which get the same changes in an order of their own: late, alone and in a batch, shuffled,
+cut off in the middle, and killed meanwhile. What each has kept in the end is what the service holds, also after it has heard of changes that are
 lost since the service was restored.
 
 The changes are real: syncs beside updates beside switches beside counts of stocks, as a webhook of the service tells of them."""
@@ -47,7 +47,7 @@ class Recorder(ThreadingHTTPServer):
     request_queue_size = 128
 
     def __init__(self):
-        self.deliveries, self.came, self.lock, self.chance = [], set(), threading.Lock(), random.Random(7)
+        self.deliveries, self.came, self.lock, self.chance = {}, set(), threading.Lock(), random.Random(7)
         super().__init__(("127.0.0.1", 0), Recording)
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
@@ -60,7 +60,7 @@ class Recording(BaseHTTPRequestHandler):
         headers = {name: self.headers[name] for name in
                    ["content-type", "webhook-id", "webhook-timestamp", "webhook-signature"]}
         with self.server.lock:
-            self.server.deliveries.append((headers, body))
+            self.server.deliveries.setdefault(self.path, {})[headers["webhook-id"]] = (headers, body)
             refused = headers["webhook-id"] not in self.server.came and self.server.chance.random() < 0.05
             self.server.came.add(headers["webhook-id"])
         self.send_response(500 if refused else 204)
@@ -142,15 +142,22 @@ def change_everything():
     return ids, gone, there
 
 
-def settled(hook):
+def settled(hooks):
     """Waits until every job has ended and every delivery has arrived."""
     open_jobs = {"criteria": {"state": {"in": ["receiving", "queued", "running", "retrying"]}}, "limit": 0}
-    pending = {"criteria": {"webhook": {"eq": hook}, "state": {"neq": "delivered"}}, "limit": 0}
+    pending = {"criteria": {"webhook": {"in": hooks}, "state": {"neq": "delivered"}}, "limit": 0}
     until = time.monotonic() + PATIENCE
     for path, body in [("/api/job/list", open_jobs), ("/api/webhook-delivery/list", pending)]:
         while (left := call("POST", path, USER, body)[1]["paging"]["total"]) > 0:
             assert time.monotonic() < until, f"{left} of {path} are left"
             time.sleep(0.2)
+
+
+def signed(secret, id, body):
+    """A delivery that is signed now."""
+    now, key = str(int(time.time())), base64.b64decode(secret.removeprefix("whsec_"))
+    signature = base64.b64encode(hmac.digest(key, f"{id}.{now}.".encode() + body, "sha256")).decode()
+    return {"content-type": "application/json", "webhook-id": id, "webhook-timestamp": now, "webhook-signature": f"v1,{signature}"}, body
 
 
 class Program:
@@ -192,11 +199,7 @@ class Program:
     def hear(self, id, kind, data):
         """Sends an event that the service has not sent, signed as it signs."""
         body = json.dumps({"id": id, "type": kind, "timestamp": "2026-01-31T12:30:00.000000+00:00", "data": data}).encode()
-        now, key = str(int(time.time())), base64.b64decode(self.secret.removeprefix("whsec_"))
-        signature = base64.b64encode(hmac.digest(key, f"hand.{now}.".encode() + body, "sha256")).decode()
-        headers = {"content-type": "application/json", "webhook-id": "hand", "webhook-timestamp": now,
-                   "webhook-signature": f"v1,{signature}"}
-        assert self.tell((headers, body)), (self.folder / "log").read_text()
+        assert self.tell(signed(self.secret, "hand", body)), (self.folder / "log").read_text()
 
     def break_off(self, delivery):
         """Sends half of it, and hangs up."""
@@ -216,9 +219,9 @@ class Program:
 
 
 def tell_all(program, deliveries, seed):
-    """All of them twice, in an order of their own, four at a time; some break off, and it is killed three times."""
+    """All of them in an order of their own, four at a time; some break off, and it is killed three times."""
     chance = random.Random(seed)
-    left = deliveries * 2
+    left = list(deliveries)
     chance.shuffle(left)
     kills = [len(left) * part // 4 for part in [3, 2, 1]]
     program.start()
@@ -266,11 +269,18 @@ def main():
     programs = {file.name: file.read_text() for file in (ROOT / "docs/quick-start/receivers").iterdir()}
     assert programs.keys() == RECEIVERS.keys(), programs.keys()
     recorder = Recorder()
-    hook = call("POST", "/api/eshop-webhook", USER,
-                {"eshop": ESHOP, "event": "*", "destination": f"http://127.0.0.1:{recorder.server_port}/"})[1]
+    body = {"eshop": ESHOP, "event": "*", "destination": f"http://127.0.0.1:{recorder.server_port}/"}
+    hook = call("POST", "/api/eshop-webhook", USER, body)[1]
+    batch = {"destination": body["destination"] + "batches", "batch": {"maxEvents": 50, "maxWaitMs": 200}}
+    batching = call("POST", "/api/eshop-webhook", USER, {**body, **batch})[1]
     ours, gone, there = change_everything()
-    settled(hook["id"])
-    deliveries = list({headers["webhook-id"]: (headers, body) for headers, body in recorder.deliveries}.values())
+    settled([hook["id"], batching["id"]])
+    deliveries = list(recorder.deliveries["/"].values())
+    batches = [signed(hook["secret"], id, body) for id, (_, body) in recorder.deliveries["/batches"].items()]
+    assert 10 * len(batches) < len(deliveries), f"{len(batches)} batches of {len(deliveries)} events"
+    batched = {event["webhookId"] for _, body in batches for event in json.loads(body)["events"]}
+    alone = {headers["webhook-id"] for headers, _ in deliveries}
+    assert batched == alone, f"alone: {sorted(alone - batched)[:5]}, in a batch: {sorted(batched - alone)[:5]}"
     events = [json.loads(body) for _, body in deliveries]
     changes = [event["data"] for event in events if "changedFields" in event["data"]]
     assert any("fields" not in data for data in changes), "none was large"
@@ -294,7 +304,7 @@ def main():
         with tempfile.TemporaryDirectory(prefix="longshore-receiver-") as folder:
             receiver = Program(name, text, hook["secret"], folder)
             try:
-                tell_all(receiver, deliveries, seed)
+                tell_all(receiver, deliveries + batches, seed)
                 kept = receiver.kept()
                 restored = restore(receiver, records[ours[0]], there)
             finally:
@@ -315,7 +325,7 @@ def main():
                 known = kept.get((product, field))
                 assert field in ["id", "organisation", "createdAt", "changedAt", "version"] or (known or None) == (value or None), \
                     f"{name}: {field} of {product} is {value}, not {known}"
-        print(f"{name}: {len(deliveries)} events twice, shuffled, broken off, killed thrice; restored; {len(kept)} fields are right")
+        print(f"{name}: {len(deliveries)} events alone and in {len(batches)} batches, shuffled, broken off, killed thrice; restored; {len(kept)} fields are right")
         ran += 1
     assert ran, "no receiver could be run"
 
