@@ -53,7 +53,7 @@ use longshore_testkit::process::signal;
 use longshore_testkit::services;
 use longshore_testkit::stack::flush;
 use longshore_testkit::world::Tenant;
-use serde_json::json;
+use serde_json::{Value, json};
 use sqlx::Connection as _;
 use uuid::Uuid;
 
@@ -112,18 +112,24 @@ async fn on(
     let caller = Caller::new(bases, &token)?;
     let impostor = Impostor::open().await?;
     let mut shops = Vec::new();
-    for (name, ordered) in [("well", false), ("well and ordered", true)] {
-        shops.push(subscribe(&caller, &tenant, Shop::open(name, None).await?, ordered, None).await?);
+    for (name, fields) in [
+        ("well", json!({})),
+        ("well and ordered", json!({ "ordered": true })),
+        ("in batches", json!({ "batch": { "maxEvents": 50, "maxWaitMs": 300 } })),
+        ("in batches and ordered", json!({ "batch": { "maxEvents": 50 }, "ordered": true })),
+    ] {
+        shops.push(subscribe(&caller, &tenant, Shop::open(name, None).await?, &fields, None).await?);
     }
+    let plain = json!({});
     for how in Misbehaviour::ALL {
         let shop = Shop::open(how.as_str(), Some(how)).await?;
-        shops.push(subscribe(&caller, &tenant, shop, false, None).await?);
+        shops.push(subscribe(&caller, &tenant, shop, &plain, None).await?);
     }
     for name in minder::NAMES {
-        shops.push(subscribe(&caller, &tenant, Shop::open(name, None).await?, false, None).await?);
+        shops.push(subscribe(&caller, &tenant, Shop::open(name, None).await?, &plain, None).await?);
     }
     let shop = Shop::open("bad certificate", None).await?;
-    shops.push(subscribe(&caller, &tenant, shop, false, Some(impostor.url())).await?);
+    shops.push(subscribe(&caller, &tenant, shop, &plain, Some(impostor.url())).await?);
     // which is true: the fake BaseLinker has just started to count
     services::nothing_was_sent_before(&check::queues(site)?).await?;
     let mut psql = connect(site).await?;
@@ -271,10 +277,10 @@ async fn subscribe(
     caller: &Caller,
     tenant: &Tenant,
     shop: Shop,
-    ordered: bool,
+    fields: &Value,
     destination: Option<String>,
 ) -> anyhow::Result<(Uuid, Shop)> {
-    subscribe_to(caller, tenant, shop, &["*"], ordered, destination).await
+    subscribe_to(caller, tenant, shop, &["*"], fields, destination).await
 }
 
 async fn subscribe_to(
@@ -282,12 +288,13 @@ async fn subscribe_to(
     tenant: &Tenant,
     shop: Shop,
     events: &[&str],
-    ordered: bool,
+    fields: &Value,
     destination: Option<String>,
 ) -> anyhow::Result<(Uuid, Shop)> {
-    let mut body = json!({
-        "eshop": tenant.eshop, "destination": destination.unwrap_or_else(|| shop.url()), "active": true, "ordered": ordered,
-    });
+    let mut body = json!({ "eshop": tenant.eshop, "destination": destination.unwrap_or_else(|| shop.url()), "active": true });
+    if let (Some(body), Some(fields)) = (body.as_object_mut(), fields.as_object()) {
+        body.extend(fields.clone());
+    }
     match events {
         [event] => body["event"] = json!(event),
         several => body["events"] = json!(several),

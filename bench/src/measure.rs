@@ -5,6 +5,7 @@
 //! minute of the machine affects both. [`floor`] runs floors in SQL over one plain connection to the same
 //! server. [`compare`] compares two stored tables. To add a measurement: a file here, and a line in [`all`].
 
+mod batch;
 mod bulk;
 pub mod compare;
 mod console;
@@ -202,7 +203,7 @@ impl fmt::Display for Row {
 
 /// The names of the measurements: those on a common stack, then those with a million products. `orders` is all of
 /// [`OF_ORDERS`].
-pub const NAMES: [&str; 25] = [
+pub const NAMES: [&str; 26] = [
     "idle",
     "latency",
     "update",
@@ -221,6 +222,7 @@ pub const NAMES: [&str; 25] = [
     "wait",
     "order_page",
     "drain",
+    "batch",
     "fairness",
     "workers",
     "growth",
@@ -279,7 +281,7 @@ pub async fn all(
                 Reach::AtMost(100.0),
             )]);
         }
-        measure!(order_page drain fairness workers);
+        measure!(order_page drain batch fairness workers);
     }
     if wanted("sync") {
         take(sync::measure_first(settings, effort).await?);

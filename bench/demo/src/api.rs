@@ -79,13 +79,12 @@ impl Api {
         Ok(Webhook { id: created.id, secret: created.secret.context("a new webhook has no secret")? })
     }
 
-    /// Activates or deactivates a webhook.
+    /// Changes fields of a webhook.
     ///
     /// # Errors
     /// When the service refuses.
-    pub async fn set_webhook_active(&self, webhook: Uuid, active: bool) -> anyhow::Result<()> {
-        done(self.client.put(format!("/api/eshop-webhook/{webhook}")).json(&json!({ "active": active })))
-            .await
+    pub async fn set_webhook(&self, webhook: Uuid, fields: &Value) -> anyhow::Result<()> {
+        done(self.client.put(format!("/api/eshop-webhook/{webhook}")).json(fields)).await
     }
 
     /// Deletes a webhook.

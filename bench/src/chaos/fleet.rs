@@ -57,8 +57,10 @@ pub(crate) struct Book {
     pub(crate) entities: HashMap<Uuid, Uuid>,
     /// Requests without a valid and recent signature of one of its secrets.
     pub(crate) unsigned: u64,
-    /// Requests without an id or an entity, or whose id had another entity before.
+    /// Requests without an id or an entity, or whose id had another entity or other events before.
     pub(crate) lies: u64,
+    /// The events of each batch, in order.
+    batches: HashMap<Uuid, Vec<Option<Uuid>>>,
     /// How many of the known secrets signed each id when it last came.
     pub(crate) signed: HashMap<Uuid, usize>,
     /// The derived state: for each field of a record, the value of its highest version. `None` if the value
@@ -253,20 +255,32 @@ impl State {
             return Answer::Status(500);
         }
         let content: Value = serde_json::from_slice(&receipt.body).unwrap_or_default();
-        let entity = content["id"].as_str().and_then(|entity| entity.parse::<Uuid>().ok());
+        let uuid = |value: &Value| value.as_str().and_then(|id| id.parse::<Uuid>().ok());
         let mut book = lock(&self.book);
-        match (id, entity) {
-            (Some(id), Some(entity)) if *book.entities.entry(id).or_insert(entity) == entity => {
-                *book.accepted.entry(id).or_default() += 1;
-                if content["type"] == "restored" {
-                    // what it knows may never have been
-                    book.fields.clear();
-                }
-                book.take(entity, &content["data"]);
-                book.signed.insert(id, signed);
-                book.moments.push((entity, Instant::now()));
+        let events: Vec<(Option<Uuid>, &Value)> = match content["events"].as_array() {
+            Some(events) => events.iter().map(|event| (uuid(&event["webhookId"]), event)).collect(),
+            None => vec![(id, &content)],
+        };
+        if let (Some(id), "batch") = (id, content["type"].as_str().unwrap_or_default()) {
+            let ids: Vec<_> = events.iter().map(|(id, _)| *id).collect();
+            if *book.batches.entry(id).or_insert_with(|| ids.clone()) != ids {
+                book.lies += 1;
             }
-            _ => book.lies += 1,
+        }
+        for (id, event) in events {
+            match (id, uuid(&event["id"])) {
+                (Some(id), Some(entity)) if *book.entities.entry(id).or_insert(entity) == entity => {
+                    *book.accepted.entry(id).or_default() += 1;
+                    if event["type"] == "restored" {
+                        // what it knows may never have been
+                        book.fields.clear();
+                    }
+                    book.take(entity, &event["data"]);
+                    book.signed.insert(id, signed);
+                    book.moments.push((entity, Instant::now()));
+                }
+                _ => book.lies += 1,
+            }
         }
         let takes = *lock(&self.takes);
         match how {

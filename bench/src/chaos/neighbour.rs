@@ -87,7 +87,7 @@ impl Neighbour {
         let mut shops = Vec::new();
         for number in 1..=WEBHOOKS {
             let shop = Shop::open(&format!("of the neighbour, {number}"), Some(Misbehaviour::Hang)).await?;
-            shops.push(subscribe(&caller, &tenant, shop, false, None).await?);
+            shops.push(subscribe(&caller, &tenant, shop, &json!({}), None).await?);
         }
         let mut neighbour = Self { caller, tenant, shops, products: Vec::new(), jobs: Mutex::default() };
         neighbour.sync((0..PRODUCTS).map(|number| row(number, "to begin with")).collect(), PRODUCTS).await?;

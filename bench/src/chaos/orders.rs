@@ -153,7 +153,10 @@ pub(crate) async fn open_all(
         let mut shops = Vec::new();
         for events in events {
             let shop = Shop::open(&format!("of merchant {number}, {}", events.join(", ")), None).await?;
-            shops.push(subscribe_to(&user, &tenant, shop, events, *events == ["*"], None).await?);
+            shops.push(
+                subscribe_to(&user, &tenant, shop, events, &json!({ "ordered": *events == ["*"] }), None)
+                    .await?,
+            );
         }
         let supplier = sqlx::query_scalar(
             "INSERT INTO supplier (id, organisation_id, name, active) VALUES (uuid_v7(), $1, 'Mill', true) RETURNING id",

@@ -175,7 +175,7 @@ pub(crate) async fn open_all(
         let mut shops = Vec::new();
         if troubles.is_empty() {
             let shop = Shop::open(&format!("of the WMS that {name}"), None).await?;
-            shops.push(subscribe_to(&buyer, &tenant, shop, &["*"], false, None).await?);
+            shops.push(subscribe_to(&buyer, &tenant, shop, &["*"], &json!({}), None).await?);
         }
         let system = Wms::start().await?;
         system.give_back_picked(gives_back_picked);

@@ -9,6 +9,7 @@ use futures::future::try_join_all;
 use longshore_testkit::client;
 use longshore_testkit::receiver::{Answer, Receiver};
 use longshore_testkit::stack::Stack;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::load::{self, runs};
@@ -53,8 +54,15 @@ pub(super) struct Shop {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Drained {
     /// Deliveries per second.
-    rate: f64,
-    taken: Taken,
+    pub(super) rate: f64,
+    pub(super) taken: Taken,
+}
+
+/// What its webhooks are, and what their destinations answer; without it, 204 at once.
+#[derive(Debug, Clone, Default)]
+pub(super) struct How {
+    pub(super) fields: Value,
+    pub(super) answer: Option<Answer>,
 }
 
 pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
@@ -72,7 +80,7 @@ async fn lanes(stack: &Stack, effort: Effort, lanes: u8) -> anyhow::Result<Vec<R
     let (mut ours, mut floors) = (Vec::new(), Vec::new());
     for run in runs(effort) {
         let floor = bare_loop(deliveries, lanes).await?;
-        let drained = drain(&mut meter, &mut shop, 1, lanes, None).await?;
+        let drained = drain(&mut meter, &mut shop, 1, lanes, How::default()).await?;
         if run > 0 {
             floors.push(floor);
             ours.push(drained);
@@ -98,29 +106,31 @@ pub(super) fn rows_of(what: &str, runs: &[Drained]) -> Vec<Row> {
 }
 
 /// Drains the deliveries of several switches of all products, made while the webhooks were inactive.
-/// Destinations answer 204 at once by default.
 pub(super) async fn drain(
     meter: &mut Meter,
     shop: &mut Shop,
     switches: usize,
     lanes: u8,
-    answer: Option<Answer>,
+    how: How,
 ) -> anyhow::Result<Drained> {
     let receiver = Receiver::counting_for_many().await?;
-    if let Some(answer) = answer {
+    if let Some(answer) = how.answer {
         receiver.answer_all(answer);
     }
     let webhooks = try_join_all((0..lanes).map(|lane| shop.listen(&receiver, lane))).await?;
     let api = shop.site.api.clone();
+    try_join_all(webhooks.iter().map(|webhook| api.set_webhook(webhook.id, &how.fields))).await?;
     let set_active = async |active: bool| {
-        try_join_all(webhooks.iter().map(|webhook| api.set_webhook_active(webhook.id, active))).await
+        let active = json!({ "active": active });
+        try_join_all(webhooks.iter().map(|webhook| api.set_webhook(webhook.id, &active))).await
     };
     set_active(false).await?;
     for _ in 0..switches {
         shop.switch().await?;
     }
     let deliveries = shop.products.len() * switches * webhooks.len();
-    let drained = released(meter, shop, &receiver, deliveries, async || {
+    let calls = deliveries.div_ceil(how.fields["batch"]["maxEvents"].as_u64().unwrap_or(1).try_into()?);
+    let drained = released(meter, shop, &receiver, (deliveries, calls), async || {
         let started = Instant::now();
         set_active(true).await?;
         Ok(started)
@@ -130,19 +140,19 @@ pub(super) async fn drain(
     Ok(drained)
 }
 
-/// Releases deliveries, and waits until the last one is recorded. `release` returns the start of the measured
+/// Releases deliveries, which come by so many calls, and waits until the last one is recorded. `release` returns the start of the measured
 /// time.
 pub(super) async fn released(
     meter: &mut Meter,
     shop: &Shop,
     receiver: &Receiver,
-    deliveries: usize,
+    (deliveries, calls): (usize, usize),
     release: impl AsyncFnOnce() -> anyhow::Result<Instant>,
 ) -> anyhow::Result<Drained> {
     let before = meter.start().await?;
     let started = release().await?;
     // one event has the same webhook id for all its webhooks, so requests are counted
-    receiver.wait_for(deliveries as u64, HUNG).await?;
+    receiver.wait_for(calls as u64, HUNG).await?;
     let rate = rate(deliveries, started, receiver)?;
     Ok(Drained { rate, taken: meter.taken(before, shop.site.eshop, deliveries).await? })
 }

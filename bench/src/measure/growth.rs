@@ -7,7 +7,7 @@ use std::time::Instant;
 use longshore_testkit::receiver::Receiver;
 use longshore_testkit::stack::Stack;
 
-use super::drain::{Drained, HUNG, Shop, drain, released, rows_of};
+use super::drain::{Drained, HUNG, How, Shop, drain, released, rows_of};
 use super::floor::Psql;
 use super::load::{self, runs};
 use super::meter::Meter;
@@ -67,7 +67,7 @@ async fn to_one(
     let mut shop = Shop::open(stack, "backlog", products).await?;
     let mut drains = Vec::new();
     for run in runs(effort) {
-        let drained = drain(meter, &mut shop, due / products, 1, None).await?;
+        let drained = drain(meter, &mut shop, due / products, 1, How::default()).await?;
         if run > 0 {
             drains.push(drained);
         } else if due > FEW {
@@ -101,5 +101,5 @@ async fn to_many(
         receiver.wait_for(1, HUNG).await?;
         Ok(Instant::now())
     };
-    released(meter, &shop, &receiver, deliveries, release).await
+    released(meter, &shop, &receiver, (deliveries, deliveries), release).await
 }

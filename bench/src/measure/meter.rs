@@ -40,6 +40,13 @@ pub(super) struct Taken {
     memory: f64,
 }
 
+impl Taken {
+    /// CPU time of all parts.
+    pub(super) fn cpu(&self) -> f64 {
+        self.service + self.postgres + self.redis
+    }
+}
+
 impl Meter {
     /// The meter of a stack with its one worker.
     pub(super) async fn of(stack: &Stack) -> anyhow::Result<Self> {
@@ -114,7 +121,7 @@ pub(super) fn rows(what: &str, runs: &[Taken], cpu: Reach, memory: Reach) -> Vec
         Row::absolute(format!("CPU of 1,000, {what}: {who}"), median_of(of), "ms", reach)
     };
     vec![
-        spent("all", |taken| taken.service + taken.postgres + taken.redis, cpu),
+        spent("all", Taken::cpu, cpu),
         spent("service", |taken| taken.service, Reach::Anywhere),
         spent("Postgres", |taken| taken.postgres, Reach::Anywhere),
         spent("Redis", |taken| taken.redis, Reach::Anywhere),

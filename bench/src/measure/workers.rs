@@ -10,7 +10,7 @@ use longshore_testkit::receiver::Answer;
 use longshore_testkit::stack::Stack;
 use sqlx::{Connection as _, PgConnection};
 
-use super::drain::{Shop, drain, rows_of};
+use super::drain::{How, Shop, drain, rows_of};
 use super::load::runs;
 use super::meter::Meter;
 use super::{Effort, Row};
@@ -51,7 +51,9 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
             let mut drains = Vec::new();
             for run in runs(effort) {
                 // the warm-up run also gives the workers time to apply the new limit
-                let drained = drain(&mut meter, &mut shop, 1, LANES, answer.cloned()).await?;
+                let drained =
+                    drain(&mut meter, &mut shop, 1, LANES, How { answer: answer.cloned(), ..How::default() })
+                        .await?;
                 if run > 0 {
                     drains.push(drained);
                 }
