@@ -31,6 +31,9 @@ CREATE TABLE webhook (
     batch_events integer CONSTRAINT batch_events_are_1_to_500 CHECK (batch_events BETWEEN 1 AND 500),
     batch_wait interval NOT NULL DEFAULT '0'
         CONSTRAINT batch_wait_is_up_to_a_minute CHECK (batch_wait BETWEEN '0' AND '1 minute'),
+    -- how many calls may begin in a second; null: any number
+    max_per_second numeric
+        CONSTRAINT max_per_second_is_0_1_to_1000 CHECK (max_per_second BETWEEN 0.1 AND 1000),
     version bigint NOT NULL DEFAULT 1,
     created_at timestamptz NOT NULL DEFAULT now(),
     changed_at timestamptz NOT NULL DEFAULT now(),
@@ -81,6 +84,10 @@ CREATE TABLE webhook_lane (
     -- A destination that asks for a pause (429 or 503 with Retry-After) gets it from the whole lane, probes included. Kept
     -- beside the breaker, because the success of a call that was under way closes the breaker and does not end the pause.
     held_until timestamptz,
+    -- The rate of its calls: those until then are paid for, by the holder of this token (shared/domain/src/webhook/lane/rate.rs).
+    -- Nobody else begins one before.
+    paid_until timestamptz,
+    paid_by bigint,
     -- Where a look at a lane begins: nothing that is due lies before it. While a long transaction keeps vacuum from
     -- removing what was delivered, each look would read all of that.
     nothing_before timestamptz NOT NULL DEFAULT '1970-01-01 00:00:00+00',

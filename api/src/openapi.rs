@@ -134,6 +134,9 @@ fn told() -> &'static Value {
                     "Credential",
                     json!({"type": "string", "pattern": "^[!-~]([ -~]*[!-~])?$", "minLength": 1, "maxLength": 2_000}),
                 ),
+                ("AnyIds", json!({"type": "array", "items": {"$ref": "#/components/schemas/Id"}})),
+                ("Ids1000", ids(1_000)),
+                ("Ids10000", ids(10_000)),
                 ("CountryOrNull", code_or_null(2)),
                 ("CurrencyOrNull", code_or_null(3)),
             ],
@@ -142,6 +145,11 @@ fn told() -> &'static Value {
         told
     });
     &TOLD
+}
+
+/// Up to so many ids.
+fn ids(most: usize) -> Value {
+    json!({"type": "array", "items": {"$ref": "#/components/schemas/Id"}, "maxItems": most})
 }
 
 /// A code of so many capital letters.

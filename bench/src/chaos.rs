@@ -115,7 +115,10 @@ async fn on(
     for (name, fields) in [
         ("well", json!({})),
         ("well and ordered", json!({ "ordered": true })),
-        ("in batches", json!({ "batch": { "maxEvents": 50, "maxWaitMs": 300 } })),
+        (
+            "in batches, at a rate",
+            json!({ "batch": { "maxEvents": 50, "maxWaitMs": 300 }, "maxPerSecond": 20 }),
+        ),
         ("in batches and ordered", json!({ "batch": { "maxEvents": 50 }, "ordered": true })),
     ] {
         shops.push(subscribe(&caller, &tenant, Shop::open(name, None).await?, &fields, None).await?);

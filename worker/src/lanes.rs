@@ -10,6 +10,7 @@
 //! - [`leasing`] leases and releases many lanes with one statement.
 //! - The [`keeper`] renews the lease every second in its own task, and knows when it ends.
 //! - The [`turn`] keeps up to `maxInFlight` calls under way and fetches the next ones ahead of time.
+//! - A lane with a rate pays for its calls, and keeps its [`pace`].
 //! - The [`crowd`] limits how many calls each lane begins at once when many lanes are busy.
 //! - The lanes of an organisation at one [`host`] share as many calls as one of them may have.
 //! - A [`parcel`] is what one call sends, a delivery or a [`batch`]: the signed call and the meaning of its answer.
@@ -36,6 +37,7 @@ pub(crate) mod keeper;
 mod leasing;
 mod ledger;
 mod owners;
+mod pace;
 mod parcel;
 mod turn;
 mod warm;
@@ -200,6 +202,11 @@ pub async fn run_test(context: &LaneContext, webhook: WebhookId, test: DeliveryI
         let alone = lane::From { single: true, ..lane::From::default() };
         lane::fetch(&context.services.db, &lease, alone).await
     };
+    if let Some(rate) = lease.rate
+        && !until_paid(context, &lease, rate).await?
+    {
+        return Ok(());
+    }
     let parcel = |found: Found| {
         let due = found.due.into_iter().find(|due| due.id == test)?;
         match found.batch {
@@ -237,6 +244,17 @@ pub async fn run_test(context: &LaneContext, webhook: WebhookId, test: DeliveryI
     ended
 }
 
+/// Waits until a single call may begin; `false` if the lease is lost.
+async fn until_paid(context: &LaneContext, lease: &Lease, rate: f64) -> Result<bool, Problem> {
+    while let Some(paid) = lane::pay(&context.services.db, lease, rate, 1).await? {
+        tokio::time::sleep(paid.wait).await;
+        if paid.calls > 0 {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Lets a turn send, then keeps the lane warm or releases its lease.
 async fn conduct(
     context: &LaneContext,
@@ -247,7 +265,7 @@ async fn conduct(
     let held = begun.held.clone();
     let webhook = held.lease.webhook;
     let (turn, entry) = Turn::new(context, begun, &mut place);
-    let Ended { result, stays, mut words } = turn.run(first).await;
+    let Ended { result, stays, mut words, rests } = turn.run(first).await;
     if let Some(until) = stays
         && context.warm.keep(context, &held, until)
     {
@@ -263,10 +281,20 @@ async fn conduct(
         return result.map(|()| Ran::Done);
     }
     drop(entry);
+    if let Some((wait, _)) = rests {
+        lane::rest(&context.services.db, &held.lease, wait).await?;
+    }
     let (more, ()) =
         tokio::join!(context.leasing.end(&held.lease), context.warm.forget(webhook, held.lease.token));
     drop(place);
     result?;
+    if let Some((wait, true)) = rests {
+        let queues = context.services.queues.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(wait).await;
+            queues.hand_over(Queue::Lane, [webhook.to_string()]);
+        });
+    }
     if more? {
         context.services.queues.hand_over(Queue::Lane, [webhook.to_string()]);
         Ok(Ran::More)

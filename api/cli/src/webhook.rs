@@ -77,6 +77,9 @@ pub(super) struct Create {
     /// Milliseconds that the first event of a batch waits for others, up to 60,000.
     #[arg(long, value_name = "MS", requires = "batch", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=60_000))]
     batch_wait: u32,
+    /// Calls that may begin in a second, 0.1 to 1,000; without it, any number.
+    #[arg(long, value_name = "CALLS")]
+    max_per_second: Option<f64>,
     /// Create it inactive: it keeps its deliveries until it is activated.
     #[arg(long)]
     inactive: bool,
@@ -184,6 +187,7 @@ impl Create {
             destination: self.destination,
             active: !self.inactive,
             batch: self.batch.map(|max_events| WebhookBatch { max_events, max_wait_ms: self.batch_wait }),
+            max_per_second: self.max_per_second,
         };
         with_secret(&client.create_webhook(&webhook).answer().await?, self.remote.json)
     }

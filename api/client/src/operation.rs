@@ -42,6 +42,9 @@ pub struct WebhookToCreate {
     /// How events are put together; nothing: a call for each.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch: Option<WebhookBatch>,
+    /// Calls that may begin in a second, 0.1 to 1,000; nothing: any number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_per_second: Option<f64>,
 }
 
 /// How the events of a webhook are put together.

@@ -148,6 +148,7 @@ fn standing(webhook: &Webhook, record: &Record, may: bool, now: DateTime<Utc>) -
             div { dt { "Authentication" } dd { (webhook.authentication_type) } }
             @if let Some(until) = webhook.former_sign_until { div { dt { "Rotated" } dd { (former(webhook.former_secrets, until, now)) } } }
             div { dt { "Concurrency" } dd { @if webhook.ordered { "one, in order" } @else { (number(webhook.max_in_flight)) } } }
+            @if let Some(rate) = webhook.max_per_second { div { dt { "Rate" } dd { "up to " (rate) " calls a second" } } }
             div { dt { "Batches" } dd { (batches(webhook)) } }
             div { dt { "10,000 changes" } dd { (many_changes(webhook, record.median_ms)) } }
             div { dt { "Lane" } dd { (lane(webhook, now)) } }
@@ -188,10 +189,12 @@ fn batches(webhook: &Webhook) -> Markup {
 fn many_changes(webhook: &Webhook, median_ms: Option<f64>) -> Markup {
     let calls = 10_000 / webhook.batch_events.map_or(1, i64::from).max(1);
     let at_once = if webhook.ordered { 1 } else { webhook.max_in_flight.max(1) };
-    let rounds = f64::from(i32::try_from(calls).unwrap_or(i32::MAX)) / f64::from(at_once);
+    let count = f64::from(i32::try_from(calls).unwrap_or(i32::MAX));
+    let by_calls = median_ms.map(|ms| ms * count / f64::from(at_once));
+    let by_rate = webhook.max_per_second.map(|rate| 1e3 * count / rate);
     html! {
         "in " (counted(calls, "call", "calls"))
-        @if let Some(ms) = median_ms { ", in about " (milliseconds(ms * rounds)) }
+        @if let Some(ms) = [by_calls, by_rate].into_iter().flatten().reduce(f64::max) { ", in about " (milliseconds(ms)) }
     }
 }
 

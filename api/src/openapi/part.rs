@@ -211,6 +211,7 @@ pub(super) fn gather_choices(document: &mut Value) {
 pub(super) fn gather_schemas(document: &mut Value, named: &[(&str, Value)]) {
     let schemas = &mut document["components"]["schemas"];
     for (name, schema) in named {
+        debug_assert!(schemas.get(name).is_none_or(|there| there == schema), "{name} is another schema, too");
         let reference = json!({"$ref": format!("#/components/schemas/{name}")});
         let mut or_null = schema.clone();
         if let Some(words) = or_null["enum"].as_array_mut() {

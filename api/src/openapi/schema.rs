@@ -150,7 +150,7 @@ pub(super) fn any_integer() -> Said {
 }
 
 /// A number in a range.
-pub(super) fn number(bounds: RangeInclusive<i64>) -> Said {
+pub(super) fn number(bounds: RangeInclusive<f64>) -> Said {
     let schema = figure(Type::Number, KnownFormat::Double);
     said(schema.minimum(Some(*bounds.start())).maximum(Some(*bounds.end())))
 }

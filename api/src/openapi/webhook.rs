@@ -261,6 +261,7 @@ const MEANINGS: &[(&str, &str)] = &[
     ("maxInFlight", "Maximum number of calls at the same time. With `batch` it is at most 4."),
     ("ordered", "Whether each call waits for the previous one to end."),
     ("batch", "Null: a call for each event."),
+    ("maxPerSecond", "How many calls may begin in a second. Null: any number."),
 ];
 
 /// Webhooks.
@@ -274,7 +275,7 @@ pub(super) const WEBHOOK: Described = Described {
             "id": HOOK, "eshop": ESHOP, "event": "product_change", "events": ["product_change"],
             "destination": "https://shop.example/hooks/longshore", "active": true,
             "authentication": {"type": "bearer", "token": "***"}, "health": "healthy", "disabledReason": null,
-            "heldUntil": null, "maxInFlight": 16, "ordered": false, "batch": null, "createdAt": CREATED, "changedAt": CHANGED, "version": 3,
+            "heldUntil": null, "maxInFlight": 16, "ordered": false, "batch": null, "maxPerSecond": null, "createdAt": CREATED, "changedAt": CHANGED, "version": 3,
         })
     },
 };

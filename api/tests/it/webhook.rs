@@ -426,6 +426,7 @@ async fn a_webhook_gets_batches(_: PgPoolOptions, options: PgConnectOptions) {
         (&json!({"maxEvents": 100, "maxWaitMs": 0}), &json!(4))
     );
     assert_eq!(create(&api, webhook(&api)).await["batch"], Value::Null);
+    assert_eq!(create(&api, of(json!({"maxPerSecond": 0.1}))).await["maxPerSecond"], json!(0.1));
     for (fields, expected) in [
         (json!({"batch": {"maxWaitMs": 0}}), "batch.maxEvents required"),
         (json!({"batch": {"maxEvents": 501, "maxWaitMs": 0}}), "batch.maxEvents out_of_range"),
@@ -436,6 +437,8 @@ async fn a_webhook_gets_batches(_: PgPoolOptions, options: PgConnectOptions) {
             "batch.maxWaitMs contradiction",
         ),
         (json!({"batch": 100}), "batch wrong_type"),
+        (json!({"maxPerSecond": 0}), "maxPerSecond out_of_range"),
+        (json!({"maxPerSecond": "5"}), "maxPerSecond wrong_type"),
     ] {
         let refused = api.post(&api.user, PATH, of(fields.clone())).await.expect(400).violations();
         assert_eq!(refused, [expected], "{fields}");
@@ -458,13 +461,18 @@ async fn a_webhook_gets_batches(_: PgPoolOptions, options: PgConnectOptions) {
         api.post(&api.user, &list, criteria).await.expect(200).json()["results"],
         json!([{"batch": batch}])
     );
+    let limited = put(json!({"maxPerSecond": 1_000})).await.expect(200).json();
+    assert_eq!(limited["maxPerSecond"], json!(1_000));
+    let criteria = json!({"criteria": {"maxPerSecond": {"gt": 0.5}}, "limit": 0});
+    assert_eq!(api.post(&api.user, &list, criteria).await.expect(200).json()["paging"]["total"], 1);
+    assert_eq!(put(json!({"maxPerSecond": null})).await.expect(200).json()["maxPerSecond"], Value::Null);
     let none = put(json!({"batch": null, "maxInFlight": 16, "ordered": true})).await.expect(200).json();
     assert_eq!((&none["batch"], &none["maxInFlight"]), (&Value::Null, &json!(16)));
     // of a webhook that may have more calls under way, fewer are
     assert_eq!(put(json!({"batch": {"maxEvents": 2}})).await.expect(200).json()["maxInFlight"], 4);
     let pool = PgPool::connect_with(options).await.unwrap();
     let changes: Vec<Value> = sqlx::query_scalar(
-        "SELECT jsonb_build_array(changes -> 'batch', changes -> 'maxInFlight') FROM audit WHERE action = 'webhook.update' ORDER BY id",
+        "SELECT jsonb_build_array(changes -> 'batch', changes -> 'maxInFlight') FROM audit WHERE action = 'webhook.update' AND changes ?| '{batch,maxInFlight}' ORDER BY id",
     )
     .fetch_all(&pool)
     .await

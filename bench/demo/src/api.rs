@@ -73,8 +73,15 @@ impl Api {
         destination: &str,
     ) -> anyhow::Result<Webhook> {
         let (event, destination) = (Some(event.to_owned()), destination.to_owned());
-        let webhook =
-            WebhookToCreate { eshop, event, events: Vec::new(), destination, active: true, batch: None };
+        let webhook = WebhookToCreate {
+            eshop,
+            event,
+            events: Vec::new(),
+            destination,
+            active: true,
+            batch: None,
+            max_per_second: None,
+        };
         let created = self.client.create_webhook(&webhook).send().await?;
         Ok(Webhook { id: created.id, secret: created.secret.context("a new webhook has no secret")? })
     }

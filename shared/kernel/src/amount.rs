@@ -104,7 +104,7 @@ const DECIMAL: Schema = Schema::Text { length: 1..=16, pattern: Some(r"^[0-9]+(\
 
 /// An amount of 0 to [`LARGEST`]: a number, or a decimal in a string, as some clients send it. A string is exact.
 pub fn amount() -> impl Rule<Out = Amount> + Clone {
-    custom(Schema::Either(vec![Schema::Number(0..=LARGEST), DECIMAL]), read)
+    custom(Schema::Either(vec![Schema::Number(0.0..=1e6), DECIMAL]), read)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "a rule takes its value")]

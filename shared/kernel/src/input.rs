@@ -39,8 +39,8 @@ use serde_json::Value;
 
 pub use self::object::{Given, Object, closest};
 pub use self::rule::{
-    Rule, array, boolean, custom, date, drafts, id, int32, integer, object, one_of, or_null, secret, text,
-    text_like, timestamp, url,
+    Rule, array, boolean, custom, date, drafts, id, int32, integer, number, object, one_of, or_null, secret,
+    text, text_like, timestamp, url,
 };
 pub use self::schema::{Member, Schema};
 use super::problem::{Problem, Violation};

@@ -9,8 +9,6 @@ use longshore_kernel::ids::{BatchId, EventId};
 use serde::Deserialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::parcel::{Parcel, Part};
-
 /// What the bodies of batches may take of a process, in KiB, and one of them at most.
 const ROOM: usize = 32 * 1024;
 const MOST: u32 = 1_024;
@@ -35,13 +33,11 @@ impl Rooms {
     }
 }
 
-/// Gives a parcel the memory that it takes, and back what it does not.
-pub(super) fn furnish(parcel: &mut Parcel, room: Option<Room>) {
-    parcel.room = room.map(|mut room| {
-        let spare = room.num_permits().saturating_sub(parcel.bytes().div_ceil(1_024));
-        drop(room.split(spare));
-        room
-    });
+/// Leaves of the memory of the largest batch what so many bytes take.
+pub(super) fn fit(mut room: Room, bytes: usize) -> Room {
+    let spare = room.num_permits().saturating_sub(bytes.div_ceil(1_024));
+    drop(room.split(spare));
+    room
 }
 
 /// What came back for a batch.
@@ -61,31 +57,31 @@ struct NotAll {
     failed: Vec<serde_json::Value>,
 }
 
-/// What becomes of each delivery of a batch; `failed` is what becomes of one that is tried again.
+/// What becomes of the delivery of each of these events; `failed` is what becomes of one that is tried again.
 pub(super) fn ends(
     batch: &Batch,
-    parts: &[Part],
+    events: &[Option<EventId>],
     answered: &Answered<'_>,
     failed: End,
     ordered: bool,
 ) -> Vec<(End, Batched)> {
     let one = |end, next| (end, Batched { sent: batch.id, next, speaks: false });
     let mut ends: Vec<(End, Batched)> = if answered.is_delivered {
-        match refused(parts, answered, ordered) {
+        match refused(events, answered, ordered) {
             Refused::These(refused) => {
                 let next = BatchId::new();
                 let end = |refused| if refused { one(failed, next) } else { one(End::Delivered, batch.id) };
                 refused.into_iter().map(end).collect()
             }
             // by themselves: it is not known which of them
-            Refused::Unknown => parts.iter().map(|_| one(failed, BatchId::new())).collect(),
+            Refused::Unknown => events.iter().map(|_| one(failed, BatchId::new())).collect(),
         }
-    } else if parts.len() > 1 && divides(answered.status, batch.last_status) {
+    } else if events.len() > 1 && divides(answered.status, batch.last_status) {
         let halves = [BatchId::new(), BatchId::new()];
-        let half = |index| halves[usize::from(index >= parts.len().div_ceil(2))];
-        (0..parts.len()).map(|index| one(End::Divided, half(index))).collect()
+        let half = |index| halves[usize::from(index >= events.len().div_ceil(2))];
+        (0..events.len()).map(|index| one(End::Divided, half(index))).collect()
     } else {
-        parts.iter().map(|_| one(failed, batch.id)).collect()
+        events.iter().map(|_| one(failed, batch.id)).collect()
     };
     // the call went well if it was of use
     let speaks = ends.iter().position(|(end, _)| *end == End::Delivered).unwrap_or(0);
@@ -146,17 +142,17 @@ enum Refused {
     Unknown,
 }
 
-fn refused(parts: &[Part], answered: &Answered<'_>, ordered: bool) -> Refused {
+fn refused(events: &[Option<EventId>], answered: &Answered<'_>, ordered: bool) -> Refused {
     let Ok(NotAll { failed }) = serde_json::from_slice(answered.body) else {
         let begins = answered.body.trim_ascii_start().starts_with(b"{");
         let names = answered.body.windows(br#""failed""#.len()).any(|bytes| bytes == br#""failed""#);
         let is_cut_off = !answered.is_whole && begins && names;
-        return if is_cut_off { Refused::Unknown } else { Refused::These(vec![false; parts.len()]) };
+        return if is_cut_off { Refused::Unknown } else { Refused::These(vec![false; events.len()]) };
     };
     let failed: HashSet<EventId> = failed.iter().filter_map(|id| EventId::parse(id.as_str()?)).collect();
     let mut before = false;
-    let refused = parts.iter().map(|part| {
-        let is_named = part.event.is_some_and(|event| failed.contains(&event));
+    let refused = events.iter().map(|event| {
+        let is_named = event.is_some_and(|event| failed.contains(&event));
         before = is_named || (ordered && before);
         before
     });

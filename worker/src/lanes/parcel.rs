@@ -278,7 +278,8 @@ impl Target {
                     is_whole: body.len() < ANSWER_READ_OF_BATCH
                         && reply.is_some_and(|reply| reply.fault.is_none()),
                 };
-                let ends = batch::ends(&batch, &parts, &answered, failed, self.lease.ordered);
+                let events: Vec<_> = parts.iter().map(|part| part.event).collect();
+                let ends = batch::ends(&batch, &events, &answered, failed, self.lease.ordered);
                 let mut full = Some(&attempt);
                 let sent = |(part, (end, of)): (Part, (End, Batched))| {
                     // what was answered is kept once

@@ -9,18 +9,19 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use longshore_domain::calling::breaker::{Breaker, Sign};
 use longshore_domain::webhook::lane::{
-    self, AT_ONCE, Batch, Cursor, Due, End, Found, From as Start, Lease, Outcome,
+    self, AT_ONCE, Batch, Cursor, Due, End, Found, From as Start, Lease, Outcome, Paid, WAITED_FOR,
 };
 use longshore_kernel::problem::Problem;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::batch::{Room, furnish};
+use super::batch::{self, Room};
 use super::crowd::Member;
 use super::host::Guest;
 use super::keeper::Keeper;
 use super::ledger::Ledger;
+use super::pace::Pace;
 use super::parcel::{NoRoom, Parcel, Target};
 use super::{Begun, Held, LaneContext, Word};
 use crate::places::Place;
@@ -81,6 +82,9 @@ struct Sent {
 /// What was fetched, and the memory for it.
 type Fetched = (Found, Option<Room>);
 
+/// When a payment was asked for, and what it was.
+type Payment = (Instant, Option<Paid>);
+
 /// What a turn begins with.
 #[derive(Debug, Default)]
 pub(super) struct First {
@@ -98,6 +102,8 @@ pub(super) struct Ended {
     pub(super) stays: Option<Instant>,
     /// Notices that came after the turn ended.
     pub(super) words: mpsc::UnboundedReceiver<Word>,
+    /// Of a lane with a rate, for how long no call may begin, and whether something may be due.
+    pub(super) rests: Option<(Duration, bool)>,
 }
 
 /// A turn; see the module.
@@ -128,6 +134,13 @@ pub(super) struct Turn<'c> {
     dry: bool,
     /// More may be due than was found; notices then wait for their turn in the row.
     backlog: bool,
+    /// Of a lane with a rate.
+    pace: Option<Pace>,
+    paying: Option<JoinHandle<Result<Payment, Problem>>>,
+    /// No call is paid for before.
+    pays_at: Instant,
+    /// It did not send all that is due.
+    leaves: bool,
     /// Something became due while a fetch was under way, which may not have seen it.
     missed: bool,
     look_again: Instant,
@@ -153,6 +166,10 @@ impl<'c> Turn<'c> {
         let turn = Self {
             context,
             breaker: lease.breaker,
+            pace: lease.rate.map(Pace::new),
+            paying: None,
+            pays_at: now,
+            leaves: false,
             lease,
             keeper,
             member: context.crowd.join(),
@@ -205,7 +222,8 @@ impl<'c> Turn<'c> {
                 Some(sent) = self.under_way.next() => self.sent(sent),
                 () = self.member.aged() => self.place.began(),
                 () = self.guest.freed(), if self.is_held_back => {}
-                fetched = fetched(&mut self.fetching) => self.fetched(fetched),
+                fetched = answered(&mut self.fetching) => self.fetched(fetched),
+                paid = answered(&mut self.paying) => self.paid(paid),
                 () = self.ledger.settled() => {}
                 () = self.nudge.notified() => self.look(),
                 Some(word) = self.words.recv() => self.heard(word),
@@ -225,10 +243,12 @@ impl<'c> Turn<'c> {
         self.place.remember(self.place.is_slow() || self.breaker.has_failed());
         let is_well = !self.breaker.has_failed()
             && !self.lease.ordered
+            && self.pace.is_none()
             && self.ledger.is_empty()
             && !self.ledger.is_closed();
         let stays = if matches!(self.gate, Gate::Open(_)) && is_well { self.keeper.until() } else { None };
-        Ended { result: self.failure.map_or(Ok(()), Err), stays, words: self.words }
+        let rests = self.pace.map(|pace| (pace.rest(), self.leaves || !self.dry));
+        Ended { result: self.failure.map_or(Ok(()), Err), stays, words: self.words, rests }
     }
 
     /// Something else is due, too.
@@ -272,7 +292,7 @@ impl<'c> Turn<'c> {
         self.ledger.take_batch(&due);
         for mut parcel in Parcel::of_batch(batch, due, self.lease.organisation) {
             if parcel.bytes() > 0 {
-                furnish(&mut parcel, room.take());
+                parcel.room = room.take().map(|room| batch::fit(room, parcel.bytes()));
             }
             self.waiting.push_back(parcel);
         }
@@ -283,7 +303,47 @@ impl<'c> Turn<'c> {
             self.shut();
         }
         self.start_calls();
+        self.pay();
         self.fetch_ahead();
+    }
+
+    /// Pays for the next calls of a lane with a rate. A turn whose next call may begin only later makes way.
+    fn pay(&mut self) {
+        let Some(pace) = &self.pace else { return };
+        let now = Instant::now();
+        let wanted = matches!(self.gate, Gate::Open(_)) && !self.waiting.is_empty() && pace.next().is_none();
+        if !wanted || self.paying.is_some() || !self.keeper.holds() || now < self.not_before {
+            return;
+        }
+        if now < self.pays_at {
+            if self.under_way.is_empty() && self.pays_at > now + WAITED_FOR {
+                self.shut();
+            }
+            return;
+        }
+        let calls = pace.most().min(u32::try_from(self.waiting.len()).unwrap_or(u32::MAX));
+        let (db, lease, rate) = (self.context.services.db.clone(), Arc::clone(&self.lease), pace.rate);
+        self.paying = Some(tokio::spawn(async move {
+            let asked = Instant::now();
+            Ok((asked, lane::pay(&db, &lease, rate, calls).await?))
+        }));
+    }
+
+    fn paid(&mut self, paid: Result<Payment, Problem>) {
+        self.paying = None;
+        match (paid, &mut self.pace) {
+            (Ok((asked, Some(paid))), Some(pace)) => {
+                self.pays_at = Instant::now() + paid.wait;
+                if paid.calls > 0 {
+                    pace.paid(asked, paid);
+                }
+            }
+            (Err(problem), _) => {
+                self.failure = Some(problem);
+                self.shut();
+            }
+            _ => self.shut(),
+        }
     }
 
     fn start_calls(&mut self) {
@@ -305,6 +365,9 @@ impl<'c> Turn<'c> {
             && self.guest.has_part(self.under_way.len())
             && !self.waiting.is_empty()
         {
+            if self.pace.as_ref().is_some_and(|pace| !pace.is_due()) {
+                return;
+            }
             let Some(calling) = self.guest.begin() else {
                 self.is_held_back = true;
                 return;
@@ -312,6 +375,9 @@ impl<'c> Turn<'c> {
             let begun =
                 self.keeper.begin(|| self.waiting.pop_front().map(|parcel| self.target.begin(parcel)));
             let Some(begun) = begun else { return };
+            if let Some(pace) = &mut self.pace {
+                pace.begin();
+            }
             let (target, ledger) = (Arc::clone(&self.target), Arc::clone(&self.ledger));
             let (writer, young) = (self.context.writer.clone(), self.member.begin());
             let began = Instant::now();
@@ -429,6 +495,7 @@ impl<'c> Turn<'c> {
     /// Starts nothing more, and leaves waiting deliveries to a later turn.
     fn shut(&mut self) {
         self.gate = Gate::Shut;
+        self.leaves |= !self.waiting.is_empty();
         self.ledger.put_down(self.waiting.iter().flat_map(Parcel::deliveries));
         self.waiting.clear();
     }
@@ -442,6 +509,12 @@ impl<'c> Turn<'c> {
         let gate = if Instant::now() < self.not_before { gate.min(self.not_before) } else { gate };
         let wake =
             if self.dry && matches!(self.gate, Gate::Open(_)) { gate.min(self.look_again) } else { gate };
+        let next_call = self
+            .pace
+            .as_ref()
+            .filter(|_| !self.waiting.is_empty())
+            .map(|pace| pace.next().unwrap_or(self.pays_at));
+        let wake = next_call.filter(|at| *at > Instant::now()).map_or(wake, |at| wake.min(at));
         // when the turn becomes slow
         if self.only_waits() && !self.place.is_slow() { wake.min(self.moved + SLOW) } else { wake }
     }
@@ -467,7 +540,7 @@ impl<'c> Turn<'c> {
     }
 
     fn is_over(&mut self) -> bool {
-        if !self.under_way.is_empty() || self.fetching.is_some() {
+        if !self.under_way.is_empty() || self.fetching.is_some() || self.paying.is_some() {
             return false;
         }
         if matches!(self.gate, Gate::Draining(_)) {
@@ -478,9 +551,9 @@ impl<'c> Turn<'c> {
     }
 }
 
-/// Waits for the fetch under way, if any.
-async fn fetched(fetching: &mut Option<JoinHandle<Result<Fetched, Problem>>>) -> Result<Fetched, Problem> {
-    match fetching {
+/// Waits for the statement under way, if any.
+async fn answered<T>(statement: &mut Option<JoinHandle<Result<T, Problem>>>) -> Result<T, Problem> {
+    match statement {
         Some(task) => task.await.unwrap_or_else(|error| Err(Problem::internal(error))),
         None => std::future::pending().await,
     }

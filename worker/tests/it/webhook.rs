@@ -9,6 +9,7 @@ mod lease;
 mod lifecycle;
 mod limits;
 mod order;
+mod rate;
 mod restored;
 mod retention;
 mod rotation;

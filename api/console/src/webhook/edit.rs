@@ -23,7 +23,7 @@ type Asking = Visit<permit::WriteWebhooks>;
 type Acting = Act<permit::WriteWebhooks>;
 
 /// The fields of the form, as the body of the API names them.
-const FIELDS: [&str; 11] = [
+const FIELDS: [&str; 12] = [
     "event",
     "events",
     "destination",
@@ -31,6 +31,7 @@ const FIELDS: [&str; 11] = [
     "ordered",
     "batch.maxEvents",
     "batch.maxWaitMs",
+    "maxPerSecond",
     "authentication.type",
     "authentication.username",
     "authentication.password",
@@ -71,7 +72,7 @@ pub(crate) async fn edit(Id(id): Id<WebhookId>, mut visit: Asking) -> Result<Res
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    let names = [VERSION, "event", "destination", "maxInFlight", "ordered"];
+    let names = [VERSION, "event", "destination", "maxInFlight", "maxPerSecond", "ordered"];
     let several = stored["events"].as_array().filter(|_| stored["event"].is_null());
     let events = several.into_iter().flatten().map(|event| ("events", text(event)));
     let batch = [("batch.maxEvents", "/batch/maxEvents"), ("batch.maxWaitMs", "/batch/maxWaitMs")];
@@ -122,7 +123,10 @@ fn body(form: &Asked, stored: Option<&Value>) -> Map<String, Value> {
     body.extend(number("maxInFlight").map(|most| ("maxInFlight".to_owned(), most)));
     let batch = [("maxEvents", "batch.maxEvents"), ("maxWaitMs", "batch.maxWaitMs")];
     let batch = batch.into_iter().filter_map(|(name, field)| Some((name.to_owned(), number(field)?)));
-    let batch = Some(Map::from_iter(batch)).filter(|batch| !batch.is_empty());
+    let batch = Some(batch.collect::<Map<_, _>>()).filter(|batch| !batch.is_empty());
+    let rate =
+        form.get("maxPerSecond").map(|text| text.parse::<f64>().map_or_else(|_| json!(text), |n| json!(n)));
+    body.insert("maxPerSecond".to_owned(), rate.unwrap_or_default());
     body.insert("batch".to_owned(), batch.map_or(Value::Null, Value::from));
     body.insert("ordered".to_owned(), json!(form.get("ordered") == Some("true")));
     let given = secret::given(form, "authentication", stored);
@@ -153,6 +157,7 @@ fn fields(visit: &Asking, form: &Asked, stored: Option<&Value>) -> Markup {
         fieldset {
             legend { "Delivery" }
             (checked(form, refused, "maxInFlight", "Calls at once", "number"))
+            (checked(form, refused, "maxPerSecond", "Calls a second, 0.1 to 1,000; empty: any number", "text"))
             (switch(form, "ordered", "In order: one at a time, and a failure holds the rest"))
             (checked(form, refused, "batch.maxEvents", "Events a call, up to 500", "number"))
             (checked(form, refused, "batch.maxWaitMs", "The first waits for others, ms", "number"))

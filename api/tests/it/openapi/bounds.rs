@@ -203,6 +203,18 @@ fn alter(
                 case(json!(more), false);
             }
         }
+        Some("number") if schema["maximum"].is_number() => {
+            let of = |name: &str| schema[name].as_f64().unwrap();
+            for (number, is_allowed) in [
+                (of("minimum"), true),
+                (of("maximum"), true),
+                (of("minimum") - 0.01, false),
+                (of("maximum") + 0.01, false),
+            ] {
+                case(json!(number), is_allowed);
+            }
+            case(json!("1"), false);
+        }
         Some("string") => {
             case(json!(1), false);
             case(json!(["x"]), false);

@@ -62,8 +62,8 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
         None,
         "WITH made AS (
              INSERT INTO webhook (id, organisation_id, eshop_id, event, events, destination, active, authentication_type,
-                 authentication, secret, max_in_flight, ordered, batch_events, batch_wait)
-             VALUES ($9, $10, $11, $12, $21, $13, $14, $15, $16, $17, $18, $19, $22, $23)
+                 authentication, secret, max_in_flight, ordered, batch_events, batch_wait, max_per_second)
+             VALUES ($9, $10, $11, $12, $21, $13, $14, $15, $16, $17, $18, $19, $22, $23, $24::float8)
              RETURNING *
          ), lane AS (
              INSERT INTO webhook_lane (webhook_id) SELECT id FROM made
@@ -77,6 +77,7 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
                         'maxInFlight', jsonb_build_array(NULL, max_in_flight),
                         'ordered', jsonb_build_array(NULL, ordered),
                         'batch', jsonb_build_array(NULL, webhook_batch_shown(batch_events, batch_wait)),
+                        'maxPerSecond', jsonb_build_array(NULL, max_per_second),
                         'secret', jsonb_build_array(NULL, '***')) AS changes,
                     '{}'::jsonb AS data
              FROM made
@@ -96,6 +97,7 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
         &new.subscribed.events,
         new.batch.map(|batch| batch.max_events),
         Batching::wait(new.batch),
+        new.max_per_second,
     )
     .await?;
     change.note(recorded);
@@ -269,6 +271,7 @@ async fn set(
          ), made AS (
              UPDATE webhook w
              SET event = $10, events = $20, destination = $11, active = $12, max_in_flight = $13, ordered = $14, batch_events = $21, batch_wait = $22,
+                 max_per_second = $23::float8,
                  authentication_type = CASE WHEN $15 THEN $16 ELSE w.authentication_type END,
                  authentication = CASE WHEN $15 THEN $17 ELSE w.authentication END,
                  disabled_at = CASE WHEN $12 THEN NULL ELSE w.disabled_at END,
@@ -277,7 +280,7 @@ async fn set(
                  rotations = w.rotations + (w.active AND NOT $12)::int + (w.destination <> $11)::int, version = w.version + 1
              FROM old
              WHERE w.id = old.id AND ($15 OR (old.event, old.events, old.destination, old.active, old.max_in_flight, old.ordered, old.batch_events,
-                 old.batch_wait) IS DISTINCT FROM ($10, $20, $11, $12, $13, $14, $21, $22))
+                 old.batch_wait, old.max_per_second) IS DISTINCT FROM ($10, $20, $11, $12, $13, $14, $21, $22, $23::float8))
              RETURNING w.*
          ), lane AS (
              -- A webhook that is activated or gets another destination starts without failures. Calls to the former destination
@@ -302,6 +305,7 @@ async fn set(
                         ('ordered', to_jsonb(old.ordered), to_jsonb(made.ordered)),
                         ('batch', webhook_batch_shown(old.batch_events, old.batch_wait),
                             webhook_batch_shown(made.batch_events, made.batch_wait)),
+                        ('maxPerSecond', to_jsonb(old.max_per_second), to_jsonb(made.max_per_second)),
                         ('disabledReason', to_jsonb(old.disabled_reason), to_jsonb(made.disabled_reason)),
                         ('authentication', CASE WHEN $15 THEN $18::jsonb END, CASE WHEN $15 THEN $19::jsonb END)
                      ) AS f (field, was, becomes)
@@ -323,6 +327,7 @@ async fn set(
         &new.subscribed.events,
         new.batch.map(|batch| batch.max_events),
         Batching::wait(new.batch),
+        new.max_per_second,
     )
     .await?;
     if change.note(recorded) > 0 && new.active {

@@ -281,6 +281,21 @@ pub fn int32(bounds: RangeInclusive<i32>) -> impl Rule<Out = i32> + Clone {
     wide.then(|_: &mut Reader, n| i32::try_from(n).ok())
 }
 
+/// A number.
+pub fn number(bounds: RangeInclusive<f64>) -> impl Rule<Out = f64> + Clone {
+    custom(Schema::Number(bounds.clone()), move |reader, value| {
+        let Some(number) = value.as_f64() else {
+            reader.wrong_type("a number", &value);
+            return None;
+        };
+        if bounds.contains(&number) {
+            return Some(number);
+        }
+        reader.refuse("out_of_range", format!("must be between {} and {}", bounds.start(), bounds.end()));
+        None
+    })
+}
+
 /// A boolean.
 pub fn boolean() -> impl Rule<Out = bool> + Clone {
     custom(Schema::Boolean, |reader, value| {

@@ -33,7 +33,7 @@ pub enum Schema {
     /// A day.
     Date,
     /// A number in a range.
-    Number(RangeInclusive<i64>),
+    Number(RangeInclusive<f64>),
     /// One of these strings.
     OneOf(&'static [&'static str]),
     /// An array with so many elements.

@@ -82,13 +82,23 @@ async fn batches_are_chosen_by_their_size_and_left_by_none(_: PgPoolOptions, opt
     assert!(refused.contains("id=\"wrong-batch.maxEvents\""));
     let refused = send(&browser, &edit, &fields("16", "100", "")).await.expect(400).text;
     assert!(refused.contains("id=\"wrong-maxInFlight\"") && refused.contains("value=\"100\""));
-    send(&browser, &edit, &fields("4", "100", "1500")).await.expect(303);
+    let with_rate =
+        |rate| fields("4", "100", "1500").into_iter().chain([("maxPerSecond", rate)]).collect::<Vec<_>>();
+    let refused = send(&browser, &edit, &with_rate("0.01")).await.expect(400).text;
+    assert!(refused.contains("id=\"wrong-maxPerSecond\""));
+    send(&browser, &edit, &with_rate("2.5")).await.expect(303);
     let shown = browser.open(&page).await.expect(200).text;
-    for part in ["up to 100 events a call, the first waits up to 1.5 s", "in 100 calls"] {
+    for part in [
+        "up to 100 events a call, the first waits up to 1.5 s",
+        "up to 2.5 calls a second",
+        "in 100 calls, in about 40 s",
+    ] {
         assert!(shown.contains(part), "{part}");
     }
     let form = browser.open(&edit).await.expect(200).text;
-    assert!(form.contains("value=\"100\"") && form.contains("value=\"1500\""));
+    for value in ["100", "1500", "2.5"] {
+        assert!(form.contains(&format!("value=\"{value}\"")), "{value}");
+    }
     send(&browser, &edit, &fields("4", "", "")).await.expect(303);
     assert!(browser.open(&page).await.expect(200).text.contains("none: a call for each event"));
 }

@@ -76,6 +76,7 @@ const FIELDS: &[Field] = &[
     )
     .or_null(),
     Field::integer("maxInFlight", "{t}.max_in_flight"),
+    Field::number("maxPerSecond", "{t}.max_per_second").or_null(),
     Field::boolean("ordered", "{t}.ordered"),
     Field::object("batch", BATCH).shown_as("webhook_batch_shown({t}.batch_events, {t}.batch_wait)").or_null(),
     Field::timestamp("createdAt", "{t}.created_at"),

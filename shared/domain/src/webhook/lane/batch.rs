@@ -6,8 +6,7 @@
 use sqlx::PgConnection;
 
 use super::Lease;
-use super::fetch::From;
-use super::found::{Batch, Found, Row};
+use super::found::{Batch, Found, From, Row};
 use longshore_kernel::database::Database;
 use longshore_kernel::ids::{BatchId, DeliveryId};
 use longshore_kernel::problem::Problem;

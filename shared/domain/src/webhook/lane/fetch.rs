@@ -1,24 +1,10 @@
 //! Fetching what is due.
 
-use super::found::{AT_ONCE, Cursor, Found, Row};
+use super::found::{AT_ONCE, Found, From, Row};
 use super::{Lease, batch};
 use longshore_kernel::database::Database;
 use longshore_kernel::ids::DeliveryId;
 use longshore_kernel::problem::Problem;
-
-/// What a fetch starts from, and leaves out.
-#[derive(Clone, Debug, Default)]
-pub struct From {
-    /// Where the last one ended; absent: the beginning.
-    pub after: Option<Cursor>,
-    /// Deliveries whose outcome was not known to be committed when this was gathered. They may also be before the cursor: a
-    /// delivery of an older transaction that becomes visible late sets it back.
-    pub in_hand: Vec<DeliveryId>,
-    /// It is for a probe by [what was tried before](crate::calling::breaker::Breaker::probes_again).
-    pub again: bool,
-    /// It is for one delivery only: a probe.
-    pub single: bool,
-}
 
 /// Reads deliveries with their events: `with` (common table expressions, or nothing), then the deliveries as `d`, then what
 /// limits and orders them.

@@ -42,6 +42,20 @@ pub struct Cursor {
     pub(super) id: DeliveryId,
 }
 
+/// What a fetch starts from, and leaves out.
+#[derive(Clone, Debug, Default)]
+pub struct From {
+    /// Where the last one ended; absent: the beginning.
+    pub after: Option<Cursor>,
+    /// Deliveries whose outcome was not known to be committed when this was gathered. They may also be before the cursor: a
+    /// delivery of an older transaction that becomes visible late sets it back.
+    pub in_hand: Vec<DeliveryId>,
+    /// It is for a probe by [what was tried before](crate::calling::breaker::Breaker::probes_again).
+    pub again: bool,
+    /// It is for one delivery only: a probe.
+    pub single: bool,
+}
+
 /// What a fetch found.
 #[derive(Debug, Default)]
 pub struct Found {

@@ -38,6 +38,8 @@ pub struct Lease {
     pub ordered: bool,
     /// It sends batches.
     pub batches: bool,
+    /// How many calls may begin in a second.
+    pub rate: Option<f64>,
     /// The state of its breaker. Where it is open, its pause is over: one probe may be sent.
     pub breaker: Breaker,
     /// The version of the subscription that this is of.
@@ -82,7 +84,7 @@ pub async fn lease(
         Row,
         r#"WITH free AS MATERIALIZED (
                SELECT l.webhook_id, l.token AS was FROM webhook_lane l
-               WHERE l.webhook_id = ANY ($1) AND l.leased_until < now() AND coalesce(greatest(l.probe_at, l.held_until) <= now(), true)
+               WHERE l.webhook_id = ANY ($1) AND l.leased_until < now() AND coalesce(greatest(l.probe_at, l.held_until, l.paid_until) <= now(), true)
                  -- Of a webhook whose secret is being rotated, the lane is read as the rotation left it, and the webhook as it was
                  -- before: such a lease would sign with the secrets of before.
                  AND (SELECT w.active AND w.rotations = l.rotations FROM webhook w WHERE w.id = l.webhook_id)
@@ -90,7 +92,11 @@ pub async fn lease(
            ), leased AS (
                UPDATE webhook_lane l
                SET token = greatest(l.token + 1, (extract(epoch FROM clock_timestamp()) * 1e6)::bigint),
-                   leased_until = now() + make_interval(secs => $2), ending = false
+                   leased_until = now() + make_interval(secs => $2), ending = false,
+                   -- one that was not given back may still begin what it has paid for, also if the clock was set since
+                   paid_until = CASE WHEN l.leased_until > '-infinity' THEN greatest(l.paid_until, now() + (
+                       SELECT make_interval(secs => 2 + 1 / w.max_per_second::float8) FROM webhook w WHERE w.id = l.webhook_id))
+                       ELSE l.paid_until END
                WHERE l.webhook_id = ANY (ARRAY(SELECT webhook_id FROM free))
                  AND (SELECT set_config('synchronous_commit', 'off', true)) = 'off'
                RETURNING l.webhook_id, l.token, l.rotations, l.failures, l.nothing_before, CASE WHEN l.probe_at IS NOT NULL THEN l.probes END AS probes
@@ -98,7 +104,7 @@ pub async fn lease(
            SELECT leased.webhook_id, leased.token, leased.rotations, leased.failures, leased.probes,
                   leased.nothing_before, clock_timestamp() AS "now!", w.organisation_id AS "organisation_id!",
                   w.destination AS "destination!", w.authentication, w.secret AS "secret!",
-                  w.former_secrets AS "former_secrets!", w.max_in_flight AS "max_in_flight!", w.ordered AS "ordered!", w.batch_events IS NOT NULL AS "batches!", w.changed_at AS "changed_at!",
+                  w.former_secrets AS "former_secrets!", w.max_in_flight AS "max_in_flight!", w.ordered AS "ordered!", w.batch_events IS NOT NULL AS "batches!", w.max_per_second::float8, w.changed_at AS "changed_at!",
                   before.given_back AS "given_back!", d.id AS "delivery_id?: DeliveryId", d.event_id AS "event_id?: EventId",
                   d.attempt_count AS "attempt_count?", d.next_attempt_at AS "next_attempt_at?", e.type AS "event_type?",
                   e.entity_id AS "entity_id?", e.at AS "at?", e.data AS "data?", e.request_id AS "request_id?",
@@ -158,6 +164,7 @@ struct Row {
     max_in_flight: i32,
     ordered: bool,
     batches: bool,
+    max_per_second: Option<f64>,
     changed_at: DateTime<Utc>,
     failures: i32,
     probes: Option<i32>,
@@ -217,6 +224,7 @@ impl Row {
             max_in_flight: usize::try_from(self.max_in_flight).unwrap_or(1),
             ordered: self.ordered,
             batches: self.batches,
+            rate: self.max_per_second,
             breaker: self.breaker(),
             version: self.changed_at,
             rotations: self.rotations,
@@ -270,7 +278,7 @@ pub async fn release(db: &Database, leases: &[(WebhookId, i64)]) -> Result<HashS
         r#"SELECT g.id AS "id!: WebhookId" FROM unnest($1::uuid[]) AS g (id)
            CROSS JOIN LATERAL (
                SELECT w.ordered, l.nothing_before FROM webhook w JOIN webhook_lane l ON l.webhook_id = w.id
-               WHERE w.id = g.id AND w.active AND coalesce(greatest(l.probe_at, l.held_until) <= now(), true) OFFSET 0
+               WHERE w.id = g.id AND w.active AND coalesce(greatest(l.probe_at, l.held_until, l.paid_until) <= now(), true) OFFSET 0
            ) lane
            WHERE EXISTS (SELECT FROM delivery d WHERE d.webhook_id = g.id AND d.next_attempt_at <= now()
                            AND d.next_attempt_at >= lane.nothing_before)

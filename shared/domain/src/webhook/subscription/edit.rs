@@ -11,7 +11,7 @@ use longshore_kernel::destination::{destination, is_same_origin};
 use longshore_kernel::echo::Echo;
 use longshore_kernel::ids::EshopId;
 use longshore_kernel::input::{
-    Given, Object, Reader, Rule, Schema, array, boolean, id, int32, object, one_of,
+    Given, Object, Reader, Rule, Schema, array, boolean, id, int32, number, object, one_of,
 };
 use longshore_kernel::problem::{Problem, Violation};
 
@@ -32,6 +32,7 @@ pub(super) struct NewWebhook {
     pub(super) max_in_flight: i32,
     pub(super) ordered: bool,
     pub(super) batch: Option<Batching>,
+    pub(super) max_per_second: Option<f64>,
 }
 
 /// The fields that a request changes.
@@ -46,6 +47,7 @@ pub(super) struct Edit {
     pub(super) max_in_flight: Option<i32>,
     pub(super) ordered: Option<bool>,
     pub(super) batch: Given<Batching>,
+    pub(super) max_per_second: Given<f64>,
     /// Read-only members.
     pub(super) echo: Echo,
 }
@@ -68,6 +70,7 @@ pub(super) struct Fields {
     pub(super) max_in_flight: i32,
     pub(super) ordered: bool,
     pub(super) batch: Option<Batching>,
+    pub(super) max_per_second: Option<f64>,
     pub(super) old_authentication: String,
     /// Only where it differs.
     pub(super) new_authentication: Option<Authentication>,
@@ -94,6 +97,7 @@ impl Edit {
             max_in_flight: object.optional_with("maxInFlight", int32(1..=256), or_in_flight),
             ordered: object.optional_with("ordered", boolean(), or(false)),
             batch,
+            max_per_second: object.nullable("maxPerSecond", number(0.1..=1_000.0)),
             echo: Echo::of(object, is_new, |name| WEBHOOK.shows(name)),
         }
     }
@@ -141,13 +145,15 @@ impl Edit {
             max_in_flight,
             ordered,
             batch,
+            max_per_second: self.max_per_second.or_keep(old.max_per_second),
             old_authentication: stored.kind().to_owned(),
             new_authentication: (authentication != *stored).then_some(authentication),
         };
         let only_active = fields.new_authentication.is_none()
             && fields.subscribed == heard
             && fields.destination == old.destination
-            && (max_in_flight, ordered, batch) == (old.max_in_flight, old.ordered, was_batching);
+            && (max_in_flight, ordered, batch, fields.max_per_second)
+                == (old.max_in_flight, old.ordered, was_batching, old.max_per_second);
         let action = match fields.active {
             _ if !only_active => "webhook.update",
             true => "webhook.activate",
@@ -246,6 +252,7 @@ impl NewWebhook {
                     max_in_flight: given.max_in_flight?,
                     ordered: given.ordered?,
                     batch,
+                    max_per_second: given.max_per_second.value(),
                 })
             };
             Some((given.eshop, new()))

@@ -26,6 +26,7 @@ pub(in crate::webhook) struct Stored {
     sealed_authentication: Option<Vec<u8>>,
     pub(super) max_in_flight: i32,
     pub(super) ordered: bool,
+    pub(super) max_per_second: Option<f64>,
     batch_events: Option<i32>,
     batch_wait: PgInterval,
     pub(super) version: i64,
@@ -165,7 +166,7 @@ pub(in crate::webhook) async fn lock(
     let found = sqlx::query_as!(
         Stored,
         r#"SELECT organisation_id AS "organisation: OrganisationId", eshop_id AS "eshop: EshopId", event, events, destination, active,
-                  authentication AS sealed_authentication, max_in_flight, ordered, batch_events, batch_wait, version
+                  authentication AS sealed_authentication, max_in_flight, ordered, max_per_second::float8, batch_events, batch_wait, version
            FROM webhook
            WHERE in_scope($1, organisation_id) AND in_eshop($2, eshop_id) AND id = $3
            FOR UPDATE"#,

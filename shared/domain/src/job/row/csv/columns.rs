@@ -541,7 +541,7 @@ mod tests {
     #[test]
     fn a_field_of_each_type_has_a_column() {
         let of = |name: &'static str, schema| Member { name, schema, is_required: false, default: None };
-        let either = Schema::Either(vec![Schema::Number(0..=1), Schema::OneOf(&["x"])]);
+        let either = Schema::Either(vec![Schema::Number(0.0..=1.0), Schema::OneOf(&["x"])]);
         let members = vec![of("a", either), of("b", Schema::Anything), of("c", Schema::Date)];
         let kinds: Vec<_> = fields(&Schema::Object(members)).into_iter().map(|field| field.kind).collect();
         assert_eq!(kinds, [Kind::Number, Kind::Json, Kind::Text]);
