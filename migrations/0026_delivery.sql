@@ -40,7 +40,7 @@ CREATE TABLE webhook_batch (
     -- in the order in which they are sent
     deliveries uuid[] NOT NULL,
     PRIMARY KEY (webhook_id, id)
-);
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 
 CREATE TABLE delivery_history (
     id uuid NOT NULL,

@@ -230,7 +230,7 @@ pub async fn run_test(context: &LaneContext, webhook: WebhookId, test: DeliveryI
     };
     let ended = match sent {
         Ok(Some(outcomes)) => {
-            context.writer.record(outcomes, &ledger).await;
+            context.writer.record(outcomes, &ledger, None).await;
             while !ledger.is_empty() {
                 ledger.settled().await;
             }

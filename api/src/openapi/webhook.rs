@@ -290,7 +290,7 @@ pub(super) const DELIVERY: Described = Described {
         ("attempts", "The attempts, oldest first."),
         ("nextAttemptAt", "When the next attempt is due."),
         ("redeliveryOf", "The delivery that this one repeats."),
-        ("batch", "The batch that it was last sent in: the `webhook-id` header of the call."),
+        ("batch", "The batch in which it was sent last, or is sent next: the `webhook-id` header."),
         (
             "webhookId",
             "The `webhook-id` header, or `webhookId` in a batch: the same on every retry and redelivery.",

@@ -16,7 +16,7 @@ const MOST: u32 = 1_024;
 /// The memory of a batch.
 pub(super) type Room = OwnedSemaphorePermit;
 
-/// The memory for the bodies of batches; lanes wait for it in turn.
+/// The memory for the bodies of batches, from before they are formed until their outcomes are recorded.
 #[derive(Clone, Debug)]
 pub(super) struct Rooms(Arc<Semaphore>);
 
@@ -27,9 +27,9 @@ impl Default for Rooms {
 }
 
 impl Rooms {
-    /// Waits for the memory of the largest batch.
-    pub(super) async fn room(&self) -> Option<Room> {
-        Arc::clone(&self.0).acquire_many_owned(MOST).await.ok()
+    /// Takes the memory of the largest batch, if it is there.
+    pub(super) fn room(&self) -> Option<Room> {
+        Arc::clone(&self.0).try_acquire_many_owned(MOST).ok()
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::batch::Halves;
 use longshore_domain::webhook::lane::Due;
-use longshore_kernel::ids::DeliveryId;
+use longshore_kernel::ids::{BatchId, DeliveryId};
 
 /// How long a settled delivery is remembered: longer than a notice may be on its way (`warm`).
 const REMEMBERED: Duration = Duration::from_secs(10);
@@ -30,6 +30,8 @@ pub(super) struct Ledger {
 struct Entries {
     /// With the failed attempts before this one.
     in_hand: HashMap<DeliveryId, usize>,
+    /// The batches that were taken, each with one of its deliveries.
+    batches: HashMap<BatchId, DeliveryId>,
     /// With the attempts until then, and when the last was settled.
     settled: HashMap<DeliveryId, (usize, Instant)>,
     /// When they were settled, oldest first.
@@ -50,9 +52,17 @@ impl Ledger {
         true
     }
 
-    /// Adds the deliveries of a batch, which were neither in hand nor settled when it was formed.
-    pub(super) fn take_batch(&self, due: &[Due]) {
-        self.lock().in_hand.extend(due.iter().map(|due| (due.id, due.attempts)));
+    /// Adds the deliveries of a batch; `false` if one of them is in hand.
+    pub(super) fn take_batch(&self, batch: BatchId, due: &[Due]) -> bool {
+        let mut entries = self.lock();
+        if due.iter().any(|due| entries.in_hand.contains_key(&due.id)) {
+            return false;
+        }
+        entries.in_hand.extend(due.iter().map(|due| (due.id, due.attempts)));
+        // what has expired ends by itself
+        let sent = due.iter().find(|due| due.event.is_some()).or(due.first());
+        entries.batches.extend(sent.map(|due| (batch, due.id)));
+        true
     }
 
     /// Removes deliveries that were not sent.
@@ -112,9 +122,12 @@ impl Ledger {
         self.lock().in_hand.is_empty()
     }
 
-    /// The deliveries in hand.
-    pub(super) fn in_hand(&self) -> Vec<DeliveryId> {
-        self.lock().in_hand.keys().copied().collect()
+    /// The deliveries in hand, and their batches.
+    pub(super) fn in_hand(&self) -> (Vec<DeliveryId>, Vec<BatchId>) {
+        let mut entries = self.lock();
+        let Entries { in_hand, batches, .. } = &mut *entries;
+        batches.retain(|_, delivery| in_hand.contains_key(delivery));
+        (in_hand.keys().copied().collect(), batches.keys().copied().collect())
     }
 
     fn lock(&self) -> MutexGuard<'_, Entries> {

@@ -25,10 +25,14 @@ impl Pace {
         Self { rate, next: now, left: 0, until: now }
     }
 
-    /// How many calls are paid for at once: those of a second.
-    pub(super) fn most(&self) -> u32 {
+    /// How many calls are paid for at once, where so many wait: those of a second, but no fewer than those of a quarter. The time
+    /// of a payment would else be over when it is made.
+    pub(super) fn calls(&self, waiting: usize) -> u32 {
         // a rate is at most 1,000
-        (1..=1_000).take_while(|calls| f64::from(*calls) <= self.rate).last().unwrap_or(1)
+        let of = |seconds: f64| {
+            (1..=1_000).take_while(|n| f64::from(*n) <= self.rate * seconds).last().unwrap_or(1)
+        };
+        u32::try_from(waiting).unwrap_or(u32::MAX).clamp(of(0.25), of(1.0))
     }
 
     fn pause(&self) -> Duration {

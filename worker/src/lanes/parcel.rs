@@ -143,7 +143,7 @@ pub(super) struct Begun {
     batch: Option<Batch>,
     /// Absent when the event has expired.
     signed: Option<Signed>,
-    room: Option<Room>,
+    pub(super) room: Option<Room>,
 }
 
 #[derive(Debug)]
@@ -207,10 +207,10 @@ impl Target {
 
     /// Sends a parcel once; `probe` if the breaker is open. What became of each of its deliveries.
     pub(super) async fn send(&self, begun: Begun, probe: bool) -> Result<Vec<Outcome>, NoRoom> {
-        let Begun { parts, batch, signed, room: _room } = begun;
+        let Begun { parts, batch, signed, room: _ } = begun;
         let Some(Signed { request_id, traceparent, at, call }) = signed else {
-            let of = batch.map(|batch| Batched { sent: batch.id, next: batch.id, speaks: false });
-            return Ok(parts.into_iter().map(|part| self.outcome(part, End::Cancelled, of)).collect());
+            // it is none of its batch, which goes on without it
+            return Ok(parts.into_iter().map(|part| self.outcome(part, End::Cancelled, None)).collect());
         };
         let first = &parts[0];
         // those of a batch have as many, but for what was tried alone before

@@ -66,11 +66,14 @@ enum Gate {
 
 /// The result of a call, as far as the turn needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 struct Sent {
     /// What it shows about the destination.
     sign: Option<Sign>,
     /// It must be tried again.
     again: bool,
+    /// Its halves are due.
+    divided: bool,
     /// The destination is gone (410): nothing more is sent there.
     gone: bool,
     /// The destination asked for a pause.
@@ -128,6 +131,8 @@ pub(super) struct Turn<'c> {
     waiting: VecDeque<Parcel>,
     under_way: FuturesUnordered<BoxFuture<'static, Result<Sent, NoRoom>>>,
     fetching: Option<JoinHandle<Result<Fetched, Problem>>>,
+    /// There may be batches that a holder before has begun.
+    looks_for_begun: bool,
     /// Where the last fetch ended, if there may be more after it.
     cursor: Option<Cursor>,
     /// The last look from the start found everything that is due.
@@ -182,6 +187,7 @@ impl<'c> Turn<'c> {
             waiting: VecDeque::new(),
             under_way: FuturesUnordered::new(),
             fetching: None,
+            looks_for_begun: true,
             cursor: None,
             dry: false,
             backlog: true,
@@ -289,7 +295,11 @@ impl<'c> Turn<'c> {
 
     /// Lets a batch wait for its call.
     fn take_batch(&mut self, batch: Batch, due: Vec<Due>, mut room: Option<Room>) {
-        self.ledger.take_batch(&due);
+        if !self.ledger.take_batch(batch.id, &due) {
+            // the outcome of the batch that it is a part of is just being settled
+            (self.dry, self.looks_for_begun) = (false, true);
+            return;
+        }
         for mut parcel in Parcel::of_batch(batch, due, self.lease.organisation) {
             if parcel.bytes() > 0 {
                 parcel.room = room.take().map(|room| batch::fit(room, parcel.bytes()));
@@ -311,8 +321,13 @@ impl<'c> Turn<'c> {
     fn pay(&mut self) {
         let Some(pace) = &self.pace else { return };
         let now = Instant::now();
-        let wanted = matches!(self.gate, Gate::Open(_)) && !self.waiting.is_empty() && pace.next().is_none();
-        if !wanted || self.paying.is_some() || !self.keeper.holds() || now < self.not_before {
+        let wanted = matches!(self.gate, Gate::Open(_)) && self.has_call() && pace.next().is_none();
+        if !wanted
+            || self.is_held_back
+            || self.paying.is_some()
+            || !self.keeper.holds()
+            || now < self.not_before
+        {
             return;
         }
         if now < self.pays_at {
@@ -321,7 +336,7 @@ impl<'c> Turn<'c> {
             }
             return;
         }
-        let calls = pace.most().min(u32::try_from(self.waiting.len()).unwrap_or(u32::MAX));
+        let calls = pace.calls(self.waiting.len());
         let (db, lease, rate) = (self.context.services.db.clone(), Arc::clone(&self.lease), pace.rate);
         self.paying = Some(tokio::spawn(async move {
             let asked = Instant::now();
@@ -354,17 +369,21 @@ impl<'c> Turn<'c> {
         }
     }
 
+    /// Whether a call waits for no other of this lane or process.
+    fn has_call(&self) -> bool {
+        let limit = if self.lease.ordered || self.breaker.is_open() { 1 } else { self.lease.max_in_flight };
+        self.under_way.len() < limit
+            && self.member.has_room()
+            && self.guest.has_part(self.under_way.len())
+            && !self.waiting.is_empty()
+    }
+
     fn start_those_with_room(&mut self) {
         if !matches!(self.gate, Gate::Open(_)) || Instant::now() < self.not_before {
             return;
         }
         let probe = self.breaker.is_open();
-        let limit = if self.lease.ordered || probe { 1 } else { self.lease.max_in_flight };
-        while self.under_way.len() < limit
-            && self.member.has_room()
-            && self.guest.has_part(self.under_way.len())
-            && !self.waiting.is_empty()
-        {
+        while self.has_call() {
             if self.pace.as_ref().is_some_and(|pace| !pace.is_due()) {
                 return;
             }
@@ -374,7 +393,8 @@ impl<'c> Turn<'c> {
             };
             let begun =
                 self.keeper.begin(|| self.waiting.pop_front().map(|parcel| self.target.begin(parcel)));
-            let Some(begun) = begun else { return };
+            let Some(mut begun) = begun else { return };
+            let room = begun.room.take();
             if let Some(pace) = &mut self.pace {
                 pace.begin();
             }
@@ -394,11 +414,12 @@ impl<'c> Turn<'c> {
                     holds: outcomes.iter().any(|outcome| outcome.hold.is_some()),
                     took: began.elapsed(),
                     sign: outcomes.iter().find_map(Outcome::sign),
+                    divided: outcomes.iter().any(|outcome| outcome.end == End::Divided),
                     again: outcomes.iter().any(|o| matches!(o.end, End::Failed { .. } | End::Divided)),
                     gone: attempt.is_some_and(|attempt| attempt.status == Some(410)),
                 };
                 // here, so that a full writer holds back only this call's slot
-                writer.record(outcomes, &ledger).await;
+                writer.record(outcomes, &ledger, room).await;
                 Ok(sent)
             }));
         }
@@ -418,6 +439,9 @@ impl<'c> Turn<'c> {
             self.breaker = self.breaker.step(sign);
         }
         let failed = matches!(sent.sign, Some(Sign::Failure { .. }));
+        if sent.divided {
+            self.look();
+        }
         // a breaker that has opened, or whose probe failed, ends the turn: the next one comes when a probe is
         // due
         if sent.gone || sent.holds || (sent.again && self.lease.ordered) || (failed && self.breaker.is_open())
@@ -449,19 +473,29 @@ impl<'c> Turn<'c> {
         if !wanted || self.fetching.is_some() || !self.keeper.holds() {
             return;
         }
+        let mut room = None;
+        if self.lease.batches {
+            // what is formed beside a batch that then fails would overtake it
+            if self.lease.ordered && !self.under_way.is_empty() {
+                return;
+            }
+            // one batch of a lane is always possible
+            room = self.context.rooms.room();
+            if room.is_none() && !self.ledger.is_empty() {
+                return;
+            }
+        }
         self.ledger.forget();
         self.missed = false;
         // read before the fetch begins: a delivery settled later may still be in its snapshot
         let again = self.breaker.probes_again() && self.under_way.is_empty() && self.waiting.is_empty();
         let single = self.breaker.is_open();
-        let from = Start { after: self.cursor, in_hand: self.ledger.in_hand(), again, single };
+        let (in_hand, batches) = self.ledger.in_hand();
+        let begun = self.looks_for_begun;
+        let from = Start { after: self.cursor, in_hand, batches, begun, again, single };
         let (db, lease) = (self.context.services.db.clone(), Arc::clone(&self.lease));
-        let rooms = self.context.rooms.clone();
         // in its own task, so that it returns its connection whatever this turn waits for
-        self.fetching = Some(tokio::spawn(async move {
-            let room = if lease.batches { rooms.room().await } else { None };
-            Ok((lane::fetch(&db, &lease, from).await?, room))
-        }));
+        self.fetching = Some(tokio::spawn(async move { Ok((lane::fetch(&db, &lease, from).await?, room)) }));
     }
 
     fn fetched(&mut self, fetched: Result<Fetched, Problem>) {
@@ -482,6 +516,7 @@ impl<'c> Turn<'c> {
                     if found.due.is_empty() { (self.look_after * 2).min(LOOK_RARELY) } else { LOOK_AGAIN };
                 self.look_again = Instant::now() + self.look_after;
                 self.cursor = found.cursor;
+                self.looks_for_begun = found.was_begun;
                 if let Some(batch) = found.batch {
                     return self.take_batch(batch, found.due, room);
                 }

@@ -14,6 +14,7 @@ use longshore_kernel::seldom::Seldom;
 use longshore_kernel::services::Services;
 use tokio::sync::mpsc;
 
+use super::batch::Room;
 use super::ledger::Ledger;
 
 /// Outcomes of one statement.
@@ -41,6 +42,8 @@ pub struct OutcomeWriter(mpsc::Sender<Entry>);
 struct Entry {
     outcomes: Vec<Outcome>,
     ledger: Arc<Ledger>,
+    /// What the outcomes of a batch take until they are recorded.
+    room: Option<Room>,
 }
 
 impl OutcomeWriter {
@@ -59,13 +62,15 @@ impl OutcomeWriter {
                 {
                     entries.push(entry);
                 }
-                let (mut outcomes, mut ledgers) = (Vec::new(), Vec::new());
-                for Entry { outcomes: these, ledger } in entries.drain(..) {
+                let (mut outcomes, mut ledgers, mut rooms) = (Vec::new(), Vec::new(), Vec::new());
+                for Entry { outcomes: these, ledger, room } in entries.drain(..) {
                     // those of a batch are recorded together
                     if !outcomes.is_empty() && outcomes.len() + these.len() > GROUP {
                         let group = (std::mem::take(&mut outcomes), std::mem::take(&mut ledgers));
                         record(&services, group, &began_failing).await;
+                        rooms.clear();
                     }
+                    rooms.extend(room);
                     ledgers.extend(these.iter().map(|_| Arc::clone(&ledger)));
                     outcomes.extend(these);
                 }
@@ -81,8 +86,8 @@ impl OutcomeWriter {
     }
 
     /// Records the outcomes of a call, and then settles them in the ledger.
-    pub(super) async fn record(&self, outcomes: Vec<Outcome>, ledger: &Arc<Ledger>) {
-        if let Err(unsent) = self.0.send(Entry { outcomes, ledger: Arc::clone(ledger) }).await {
+    pub(super) async fn record(&self, outcomes: Vec<Outcome>, ledger: &Arc<Ledger>, room: Option<Room>) {
+        if let Err(unsent) = self.0.send(Entry { outcomes, ledger: Arc::clone(ledger), room }).await {
             // the runtime is shutting down: the deliveries stay due and are sent again
             ledger.settle(unsent.0.outcomes.iter().map(|outcome| outcome.delivery), true);
         }

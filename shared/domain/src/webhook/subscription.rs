@@ -282,6 +282,8 @@ async fn set(
              WHERE w.id = old.id AND ($15 OR (old.event, old.events, old.destination, old.active, old.max_in_flight, old.ordered, old.batch_events,
                  old.batch_wait, old.max_per_second) IS DISTINCT FROM ($10, $20, $11, $12, $13, $14, $21, $22, $23::float8))
              RETURNING w.*
+         ), no_longer_begun AS (
+             DELETE FROM webhook_batch b USING made WHERE b.webhook_id = made.id AND made.batch_events IS NULL
          ), lane AS (
              -- A webhook that is activated or gets another destination starts without failures. Calls to the former destination
              -- say nothing about the new one: the lease ends, and their outcomes are not recorded.

@@ -162,6 +162,10 @@ impl Warm {
                 _ => return false,
             }
         };
+        if held.lease.batches {
+            // a batch may be full before its first delivery is due, which only the turn finds out
+            return self.start(context, webhook, held.lease.token, None);
+        }
         let context = context.clone();
         self.0.tasks.spawn(async move { look(&context, vec![held]).await });
         true

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use longshore_domain::webhook::delivery::send_test;
-use longshore_domain::webhook::lane;
+use longshore_domain::webhook::{lane, subscription};
 use longshore_kernel::ids::EventId;
 use longshore_kernel::migration::MIGRATIONS;
 use longshore_testkit::receiver::{Answer, By, Receipt};
@@ -112,24 +112,30 @@ async fn a_batch_that_failed_is_tried_again_as_it_was(_: PgPoolOptions, options:
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_batch_whose_holder_died_is_sent_by_the_next_one_as_it_was(
+async fn batches_whose_holder_died_are_sent_by_the_next_one_as_they_were(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
     let world = World::new(&options).await;
-    let hook = world.batching("/hook", json!({"batch": {"maxEvents": 10}})).await;
-    let events = texts(&world.events(&hook, 5).await);
+    let hook = world.batching("/hook", json!({"batch": {"maxEvents": 4}})).await;
+    let events = texts(&world.events(&hook, 10).await);
     let lease = world.lease(&hook).await;
-    let found = lane::fetch(&world.services.db, &lease, lane::From::default()).await.unwrap();
-    let begun = found.batch.unwrap().id.to_string();
+    let mut begun = BTreeMap::new();
+    let mut from = lane::From::default();
+    for events in events.chunks(4) {
+        let id = lane::fetch(&world.services.db, &lease, from.clone()).await.unwrap().batch.unwrap().id;
+        from.batches.push(id);
+        begun.insert(id.to_string(), events.to_vec());
+    }
     // nothing more is known of that holder
     lane::release(&world.services.db, &[(hook.id, lease.token)]).await.unwrap();
     let later = texts(&world.events(&hook, 3).await);
     world.drain(&hook).await;
-    let mut calls = world.calls(&hook);
-    calls.sort_by_key(|(_, events)| std::cmp::Reverse(events.len()));
-    assert_eq!(calls[0], (begun, events));
-    assert_eq!(calls[1].1, later);
+    let mut calls: BTreeMap<_, _> = world.calls(&hook).into_iter().collect();
+    for (id, events) in begun {
+        assert_eq!(calls.remove(&id), Some(events));
+    }
+    assert_eq!(calls.into_values().collect::<Vec<_>>(), [later]);
     assert_eq!((world.live(&hook).await, world.begun().await), (0, 0));
     // the lease that is gone forms nothing
     world.events(&hook, 1).await;
@@ -345,4 +351,106 @@ async fn a_batch_has_at_most_a_megabyte(_: PgPoolOptions, options: PgConnectOpti
     assert!(receipts.len() > 1 && receipts.len() <= 3, "{}", receipts.len());
     assert!(receipts.iter().all(|receipt| receipt.body.len() <= 1_000_000));
     assert_eq!(receipts.iter().map(|receipt| call(receipt).1.len()).sum::<usize>(), 100);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_ordered_lane_sends_a_failed_batch_before_all_that_came_later(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    for status in [503, 413] {
+        let path = format!("/{status}");
+        let hook = world.batching(&path, json!({"batch": {"maxEvents": 4}, "ordered": true})).await;
+        // the first call, and each of its halves, fails once
+        let rule =
+            By::new(move |receipt| Answer::Status(if call(receipt).1.len() > 2 { status } else { 204 }));
+        let answers = if status == 413 {
+            Answer::By(rule)
+        } else {
+            Answer::Sequence(vec![Answer::Status(503), Answer::Status(204)])
+        };
+        world.receiver.answer(&path, answers);
+        let events = texts(&world.events(&hook, 12).await);
+        for _ in 0..4 {
+            world.drain(&hook).await;
+            // as a hint of a later change would
+            lanes::run(&world.worker, hook.id).await.unwrap();
+        }
+        if status == 503 {
+            assert_eq!(world.calls(&hook).len(), 1, "all else waits for it");
+            world.make_due(&hook).await;
+        }
+        while world.live(&hook).await > 0 {
+            world.drain(&hook).await;
+        }
+        let delivered = world.calls(&hook).into_iter().map(|(_, events)| events);
+        let most = if status == 413 { 2 } else { 4 };
+        let delivered = delivered.skip(1).filter(|events| events.len() <= most).flatten().collect::<Vec<_>>();
+        assert_eq!(delivered, events, "{status}");
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_event_that_has_expired_is_left_out_of_its_batch(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let hook = world.batching("/hook", json!({"batch": {"maxEvents": 10}})).await;
+    let gate = world.receiver.hold("/hook", Answer::Status(204));
+    let events = world.events(&hook, 5).await;
+    sqlx::query("DELETE FROM event WHERE id = $1").bind(events[0]).execute(&world.pool).await.unwrap();
+    let running = {
+        let (worker, id) = (world.worker.clone(), hook.id);
+        tokio::spawn(async move { lanes::run(&worker, id).await })
+    };
+    world.receiver.wait_for(1, PATIENCE).await.unwrap();
+    while world.ended(&hook, "cancelled").await == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(world.begun().await, 1, "the others are still on their way");
+    gate.open();
+    running.await.unwrap().unwrap();
+    world.drain(&hook).await;
+    assert_eq!(
+        world.calls(&hook).iter().map(|(_, events)| events.clone()).collect::<Vec<_>>(),
+        [texts(&events[1..])]
+    );
+    assert_eq!((world.live(&hook).await, world.begun().await), (0, 0));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_webhook_that_gets_batches_no_more_has_none_begun(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let hook = world.batching("/hook", json!({"batch": {"maxEvents": 10}})).await;
+    let events = texts(&world.events(&hook, 5).await);
+    let lease = world.lease(&hook).await;
+    assert_eq!(lane::fetch(&world.services.db, &lease, lane::From::default()).await.unwrap().due.len(), 5);
+    lane::release(&world.services.db, &[(hook.id, lease.token)]).await.unwrap();
+    let fields = json!({"batch": null});
+    subscription::update(&world.services, &world.context(), hook.id, fields, |_| Ok(())).await.unwrap();
+    assert_eq!(world.begun().await, 0);
+    world.drain(&hook).await;
+    let came: BTreeSet<_> = world.receiver.counts_by("webhook-id").into_keys().collect();
+    assert_eq!(came, events.into_iter().collect());
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_probe_that_was_not_recorded_leaves_no_batch_with_other_events(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let hook = world.batching("/hook", json!({"batch": {"maxEvents": 4}, "ordered": true})).await;
+    world.receiver.answer("/hook", Answer::Status(503));
+    world.events(&hook, 4).await;
+    world.drain(&hook).await;
+    world.make_due(&hook).await;
+    for _ in 0..2 {
+        let lease = world.lease(&hook).await;
+        let alone = lane::From { single: true, ..lane::From::default() };
+        let found = lane::fetch(&world.services.db, &lease, alone).await.unwrap();
+        assert_eq!(found.due.len(), 1);
+        let first = world.calls(&hook)[0].0.clone();
+        assert_ne!(found.batch.unwrap().id.to_string(), first);
+        lane::release(&world.services.db, &[(hook.id, lease.token)]).await.unwrap();
+    }
 }

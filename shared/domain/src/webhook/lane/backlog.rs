@@ -57,8 +57,11 @@ pub async fn read(db: &Database) -> Result<Backlog, Problem> {
            ), lane AS (
                SELECT w.organisation_id, due.n, l.held, greatest(seen.next_attempt_at, l.held_until) AS waits_since
                FROM seen
-               CROSS JOIN LATERAL (SELECT organisation_id, active FROM webhook WHERE id = ANY (ARRAY[seen.webhook_id]) LIMIT 1) AS w
-               CROSS JOIN LATERAL (SELECT held_until, failures > 0 OR coalesce(held_until > now(), false) AS held
+               CROSS JOIN LATERAL (SELECT organisation_id, active, max_per_second FROM webhook
+                                   WHERE id = ANY (ARRAY[seen.webhook_id]) LIMIT 1) AS w
+               CROSS JOIN LATERAL (SELECT held_until, failures > 0 OR coalesce(held_until > now(), false)
+                                          -- what waits for the rate of its webhook is not late
+                                          OR (w.max_per_second IS NOT NULL AND coalesce(paid_until > now() - interval '1 minute', false)) AS held
                                    FROM webhook_lane WHERE webhook_id = ANY (ARRAY[seen.webhook_id]) LIMIT 1) AS l
                CROSS JOIN LATERAL (
                    SELECT count(*) AS n FROM (
@@ -148,10 +151,10 @@ pub async fn retrying(db: &Database, scope: &Scope) -> Result<i64, Problem> {
                 ORDER BY d.next_attempt_at, d.webhook_id LIMIT $3)
                UNION ALL
                (SELECT FROM webhook w CROSS JOIN LATERAL (
-                    SELECT d.attempt_count FROM delivery d WHERE d.webhook_id = ANY (ARRAY[w.id]) AND d.next_attempt_at > now()
+                    SELECT FROM delivery d WHERE d.webhook_id = ANY (ARRAY[w.id]) AND d.next_attempt_at > now() AND d.attempt_count > 0
                     ORDER BY d.webhook_id, d.next_attempt_at, d.id LIMIT $3
                 ) AS d
-                WHERE w.organisation_id = ANY ($1) AND in_eshop($2, w.eshop_id) AND w.active AND d.attempt_count > 0 LIMIT $3)
+                WHERE w.organisation_id = ANY ($1) AND in_eshop($2, w.eshop_id) AND w.active LIMIT $3)
            ) AS retrying"#,
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,

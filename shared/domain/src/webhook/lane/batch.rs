@@ -26,11 +26,13 @@ struct First {
 /// is due; but a full one is not waited for.
 pub(super) async fn form(db: &Database, lease: &Lease, from: &From) -> Result<Found, Problem> {
     let mut tx = db.main.transaction(None).await?;
-    // locked, so that no other holder forms one of the same deliveries
+    // Locked, so that no other holder forms one of the same deliveries. It does not wait for the disk: what a crash of Postgres undoes
+    // is sent by another batch, and its events are known by their own ids.
     let lane = sqlx::query!(
         r#"SELECT w.batch_events AS "most!" FROM webhook_lane l JOIN webhook w ON w.id = l.webhook_id
            WHERE l.webhook_id = $1 AND l.token = $2 AND w.active AND w.batch_events IS NOT NULL
              AND coalesce(greatest(l.probe_at, l.held_until) <= now(), true)
+             AND (SELECT set_config('synchronous_commit', 'off', true)) = 'off'
            FOR SHARE OF l"#,
         lease.webhook.get(),
         lease.token,
@@ -38,8 +40,9 @@ pub(super) async fn form(db: &Database, lease: &Lease, from: &From) -> Result<Fo
     .fetch_optional(&mut *tx)
     .await?;
     let Some(lane) = lane else { return Ok(Found::default()) };
-    if !from.single
-        && let Some(begun) = begun(&mut tx, lease, &from.in_hand).await?
+    if from.begun
+        && !from.single
+        && let Some(begun) = begun(&mut tx, lease, &from.batches).await?
     {
         tx.commit().await?;
         return Ok(begun);
@@ -55,6 +58,9 @@ pub(super) async fn form(db: &Database, lease: &Lease, from: &From) -> Result<Fo
         return Ok(Found::default());
     }
     let found = contents(&mut tx, lease, id, &deliveries).await?;
+    if found.due.is_empty() {
+        return Ok(found);
+    }
     let deliveries: Vec<DeliveryId> = found.due.iter().map(|due| due.id).collect();
     sqlx::query!(
         "INSERT INTO webhook_batch (webhook_id, id, deliveries) VALUES ($1, $2, $3)",
@@ -72,21 +78,21 @@ pub(super) async fn form(db: &Database, lease: &Lease, from: &From) -> Result<Fo
 async fn begun(
     connection: &mut PgConnection,
     lease: &Lease,
-    in_hand: &[DeliveryId],
+    in_hand: &[BatchId],
 ) -> Result<Option<Found>, sqlx::Error> {
     loop {
         let begun = sqlx::query!(
             r#"SELECT id AS "id!: BatchId", deliveries AS "deliveries!: Vec<DeliveryId>" FROM webhook_batch
-               WHERE webhook_id = $1 AND deliveries[1] <> ALL ($2) ORDER BY id LIMIT 1"#,
+               WHERE webhook_id = $1 AND id <> ALL ($2) ORDER BY id LIMIT 1"#,
             lease.webhook.get(),
-            in_hand as &[DeliveryId],
+            in_hand as &[BatchId],
         )
         .fetch_optional(&mut *connection)
         .await?;
         let Some(begun) = begun else { return Ok(None) };
         let found = contents(connection, lease, begun.id, &begun.deliveries).await?;
         if !found.due.is_empty() {
-            return Ok(Some(found));
+            return Ok(Some(Found { was_begun: true, ..found }));
         }
         // all of it ended otherwise
         sqlx::query!(
@@ -108,9 +114,9 @@ async fn first(
     if from.single {
         // a probe is one event: what was begun is formed anew
         sqlx::query!(
-            "DELETE FROM webhook_batch WHERE webhook_id = $1 AND deliveries[1] <> ALL ($2)",
+            "DELETE FROM webhook_batch WHERE webhook_id = $1 AND id <> ALL ($2)",
             lease.webhook.get(),
-            &from.in_hand as &[DeliveryId],
+            &from.batches as &[BatchId],
         )
         .execute(&mut *connection)
         .await?;
@@ -157,7 +163,7 @@ async fn again(
     batch: BatchId,
     single: bool,
 ) -> Result<(BatchId, Vec<DeliveryId>), sqlx::Error> {
-    let mut deliveries = sqlx::query_scalar!(
+    let deliveries = sqlx::query_scalar!(
         r#"SELECT id AS "id: DeliveryId" FROM delivery WHERE batch_id = $1 ORDER BY created_at, id"#,
         batch.get()
     )
@@ -166,15 +172,17 @@ async fn again(
     if !single || deliveries.len() == 1 {
         return Ok((batch, deliveries));
     }
-    deliveries.retain(|delivery| *delivery != first.id);
+    let (alone, rest) = (BatchId::new(), BatchId::new());
     sqlx::query!(
-        "UPDATE delivery SET batch_id = $1 WHERE id = ANY ($2)",
-        BatchId::new().get(),
+        "UPDATE delivery SET batch_id = CASE id WHEN $3 THEN $1::uuid ELSE $2 END WHERE id = ANY ($4)",
+        alone.get(),
+        rest.get(),
+        first.id.get(),
         &deliveries as &[DeliveryId]
     )
     .execute(connection)
     .await?;
-    Ok((BatchId::new(), vec![first.id]))
+    Ok((alone, vec![first.id]))
 }
 
 /// What was never tried, also what still waits for its batch.

@@ -42,7 +42,7 @@ pub async fn fetch(db: &Database, lease: &Lease, from: From) -> Result<Found, Pr
     if lease.batches {
         return batch::form(db, lease, &from).await;
     }
-    let From { after, in_hand, again, single: _ } = from;
+    let From { after, in_hand, again, .. } = from;
     if lease.ordered {
         let found = Found::of(lease.webhook, fetch_ordered(db, lease, &in_hand).await?, AT_ONCE);
         return Ok(Found { cursor: None, ..found });

@@ -50,6 +50,10 @@ pub struct From {
     /// Deliveries whose outcome was not known to be committed when this was gathered. They may also be before the cursor: a
     /// delivery of an older transaction that becomes visible late sets it back.
     pub in_hand: Vec<DeliveryId>,
+    /// The batches of these.
+    pub batches: Vec<BatchId>,
+    /// There may be a batch that a holder before has begun.
+    pub begun: bool,
     /// It is for a probe by [what was tried before](crate::calling::breaker::Breaker::probes_again).
     pub again: bool,
     /// It is for one delivery only: a probe.
@@ -67,6 +71,8 @@ pub struct Found {
     pub is_full: bool,
     /// They are sent by one call.
     pub batch: Option<Batch>,
+    /// A holder before has begun that batch; there may be more of them.
+    pub was_begun: bool,
 }
 
 impl Found {
@@ -74,7 +80,13 @@ impl Found {
         let is_full = rows.len() == asked;
         let last = rows.last().filter(|_| is_full);
         let cursor = last.map(|r| Cursor { next_attempt_at: r.next_attempt_at, id: r.id });
-        Self { due: rows.into_iter().map(|row| row.due(webhook)).collect(), cursor, is_full, batch: None }
+        Self {
+            due: rows.into_iter().map(|row| row.due(webhook)).collect(),
+            cursor,
+            is_full,
+            batch: None,
+            was_begun: false,
+        }
     }
 }
 

@@ -84,7 +84,7 @@ pub async fn lease(
         Row,
         r#"WITH free AS MATERIALIZED (
                SELECT l.webhook_id, l.token AS was FROM webhook_lane l
-               WHERE l.webhook_id = ANY ($1) AND l.leased_until < now() AND coalesce(greatest(l.probe_at, l.held_until, l.paid_until) <= now(), true)
+               WHERE l.webhook_id = ANY ($1) AND l.leased_until < now() AND coalesce(greatest(l.probe_at, l.held_until, rests_until(l.paid_until)) <= now(), true)
                  -- Of a webhook whose secret is being rotated, the lane is read as the rotation left it, and the webhook as it was
                  -- before: such a lease would sign with the secrets of before.
                  AND (SELECT w.active AND w.rotations = l.rotations FROM webhook w WHERE w.id = l.webhook_id)
@@ -278,7 +278,7 @@ pub async fn release(db: &Database, leases: &[(WebhookId, i64)]) -> Result<HashS
         r#"SELECT g.id AS "id!: WebhookId" FROM unnest($1::uuid[]) AS g (id)
            CROSS JOIN LATERAL (
                SELECT w.ordered, l.nothing_before FROM webhook w JOIN webhook_lane l ON l.webhook_id = w.id
-               WHERE w.id = g.id AND w.active AND coalesce(greatest(l.probe_at, l.held_until, l.paid_until) <= now(), true) OFFSET 0
+               WHERE w.id = g.id AND w.active AND coalesce(greatest(l.probe_at, l.held_until, rests_until(l.paid_until)) <= now(), true) OFFSET 0
            ) lane
            WHERE EXISTS (SELECT FROM delivery d WHERE d.webhook_id = g.id AND d.next_attempt_at <= now()
                            AND d.next_attempt_at >= lane.nothing_before)

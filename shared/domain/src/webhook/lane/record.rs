@@ -253,14 +253,19 @@ impl<'o> Columns<'o> {
                ), retried AS (
                    UPDATE delivery d
                    SET attempt_count = d.attempt_count + (t.state = 'failed')::int, attempts = d.attempts || t.attempts::jsonb,
-                       next_attempt_at = now() + make_interval(secs => t.wait), batch_id = t.batch_id
+                       -- halves keep their place
+                       next_attempt_at = CASE t.state WHEN 'divided' THEN least(d.next_attempt_at, now())
+                                                      ELSE now() + make_interval(secs => t.wait) END,
+                       batch_id = t.batch_id
                    FROM accepted t
                    -- once, even if it was recorded already and the answer was lost
                    WHERE d.id = t.id AND t.state = ANY ('{failed,divided}')
                      AND d.attempt_count = (t.attempts::jsonb -> 0 ->> 'number')::int - 1
                      AND (t.state = 'failed' OR d.batch_id IS DISTINCT FROM t.batch_id)
                ), no_longer_begun AS (
-                   DELETE FROM webhook_batch WHERE (webhook_id, id) IN (SELECT webhook_id, sent FROM accepted)
+                   DELETE FROM webhook_batch
+                   WHERE webhook_id = ANY (ARRAY(SELECT DISTINCT webhook_id FROM accepted WHERE sent IS NOT NULL))
+                     AND id = ANY (ARRAY(SELECT DISTINCT sent FROM accepted WHERE sent IS NOT NULL))
                )
                SELECT webhook_id AS "webhook!", token AS "token!", before IS NULL AS "stale!",
                       before IS NOT NULL AND failures > 0 AND (succeeded OR before = 0) AS "began_failing!",

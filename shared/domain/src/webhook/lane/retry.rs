@@ -41,7 +41,7 @@ pub async fn retries(db: &Database, since: Option<DateTime<Utc>>, limit: usize) 
                       CROSS JOIN LATERAL (
                           SELECT w.organisation_id FROM webhook w JOIN webhook_lane l ON l.webhook_id = w.id
                           WHERE w.id = d.webhook_id AND w.active AND l.leased_until < now()
-                            AND coalesce(greatest(l.probe_at, l.held_until, l.paid_until) <= now(), true) OFFSET 0
+                            AND coalesce(greatest(l.probe_at, l.held_until, rests_until(l.paid_until)) <= now(), true) OFFSET 0
                       ) free
                       ORDER BY row_number() OVER (PARTITION BY free.organisation_id)
                   ) AS "lanes!: Vec<WebhookId>",

@@ -94,7 +94,7 @@ async fn by_delivery(db: &Database, after: WebhookId, limit: usize) -> Result<Ve
                   seen.next_attempt_at < lane.nothing_before AS "below?"
            FROM seen
            LEFT JOIN LATERAL (
-               SELECT w.active AND l.leased_until < now() AND coalesce(greatest(l.probe_at, l.held_until, l.paid_until) <= now(), true) AS free,
+               SELECT w.active AND l.leased_until < now() AND coalesce(greatest(l.probe_at, l.held_until, rests_until(l.paid_until)) <= now(), true) AS free,
                       w.ordered, w.organisation_id, l.nothing_before
                FROM webhook w JOIN webhook_lane l ON l.webhook_id = w.id WHERE w.id = seen.webhook_id OFFSET 0
            ) lane ON true
@@ -121,7 +121,7 @@ async fn by_webhook(db: &Database, after: WebhookId, limit: usize) -> Result<Vec
                   false AS "below?"
            FROM (
                SELECT l.webhook_id, l.nothing_before,
-                      l.leased_until < now() AND coalesce(greatest(l.probe_at, l.held_until, l.paid_until) <= now(), true) AS free
+                      l.leased_until < now() AND coalesce(greatest(l.probe_at, l.held_until, rests_until(l.paid_until)) <= now(), true) AS free
                FROM webhook_lane l WHERE l.webhook_id > $1 ORDER BY l.webhook_id LIMIT $2
            ) lane
            LEFT JOIN LATERAL (

@@ -7,7 +7,7 @@ use longshore_kernel::json::compact;
 use longshore_kernel::queue::{Hint, NOTICE_BYTES, NOTICES_WAITING, Queue};
 use longshore_worker::lanes;
 use redis::AsyncTypedCommands as _;
-use serde_json::json;
+use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{
@@ -181,14 +181,14 @@ async fn an_old_notice_or_one_of_another_lease_only_makes_the_holder_look(
     world.events_in(&mut open, &hook, 3).await;
     let found = notices(&mut open, &hook).await;
     announce(&world, &name, hook.id, token - 1, &found[0].1).await;
-    let mut old: serde_json::Value = serde_json::from_str(&found[1].1).unwrap();
+    let mut old: Value = serde_json::from_str(&found[1].1).unwrap();
     old["at"] = json!("2020-01-01T00:00:00+00:00");
     announce(&world, &name, hook.id, token, &old.to_string()).await;
     announce(&world, &name, hook.id, token, "neither").await;
     announce(&world, &name, hook.id, token, &found[2].1).await;
     world.receiver.wait_for(2, PATIENCE).await.unwrap();
     let sent = world.receiver.receipts();
-    let id: serde_json::Value = serde_json::from_str(&found[2].1).unwrap();
+    let id: Value = serde_json::from_str(&found[2].1).unwrap();
     assert_eq!(sent[1].header("webhook-id"), id["event"].as_str());
     assert_eq!(sent.len(), 2);
 }
@@ -332,4 +332,22 @@ async fn a_lane_does_not_stay_warm_for_ever(_: PgPoolOptions, options: PgConnect
     assert!(began.elapsed() > Duration::from_secs(25), "{:?}", began.elapsed());
     let rested = rested.unwrap();
     assert!((Duration::from_secs(8)..Duration::from_secs(20)).contains(&rested), "{rested:?}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_batch_that_becomes_full_in_a_warm_lane_is_sent_at_once(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let (world, hook, _holder) =
+        warm_lane(&options, json!({"batch": {"maxEvents": 3, "maxWaitMs": 60_000}})).await;
+    let token = token(&world, &hook).await;
+    // each has its hint, as the change of a product has
+    for sku in ["A", "B", "C"] {
+        world.product(sku).await;
+    }
+    world.receiver.wait_for(2, PATIENCE).await.unwrap();
+    let last: Value = serde_json::from_slice(&world.receiver.receipts_at("/hook")[1].body).unwrap();
+    assert_eq!(last["events"].as_array().unwrap().len(), 3);
+    assert_eq!(super::token(&world, &hook).await, token, "by the holder of the lane");
 }
