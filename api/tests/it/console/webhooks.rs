@@ -376,6 +376,18 @@ async fn the_last_attempts_do_not_depend_on_the_age_of_their_deliveries(
     .execute(&world.owner)
     .await
     .unwrap();
+    // the deliveries of a batch have one call
+    sqlx::query(
+        "INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at, batch_id, attempt_count, attempts)
+         SELECT uuid_v7(), $1, $2, uuid_v7(), now(), '01921111-2222-7333-8444-555566667777', 1, jsonb_build_array(
+             jsonb_build_object('number', 1, 'at', now() - interval '2 hours', 'status', 505))
+         FROM generate_series(1, 3)",
+    )
+    .bind(hook)
+    .bind(api.tenant.eshop)
+    .execute(&world.owner)
+    .await
+    .unwrap();
     let last_calls =
         async |count| health::record(&api.services.db, hook.into(), count).await.unwrap().last_calls;
     let calls = last_calls(4).await;
@@ -383,7 +395,7 @@ async fn the_last_attempts_do_not_depend_on_the_age_of_their_deliveries(
         calls.iter().map(|call| (call.delivery, call.attempt["status"].as_i64().unwrap())).collect();
     assert_eq!(attempts[..3], [(waiting, 502), (exhausted, 504), (exhausted, 503)]);
     assert_eq!(attempts[3].1, 500);
-    assert_eq!(last_calls(100).await.len(), 30 + 2 + 2);
+    assert_eq!(last_calls(100).await.len(), 30 + 2 + 2 + 1);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

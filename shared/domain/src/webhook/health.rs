@@ -334,24 +334,24 @@ pub async fn record(db: &Database, webhook: WebhookId, last_calls: i64) -> Resul
     // a number rather than a parameter limits each look: of that the planner expects a tenth of all there is
     let found = sqlx::query!(
         r#"WITH newest AS MATERIALIZED (
-               SELECT id, state, finished_at, attempts FROM delivery_history
+               SELECT id, state, finished_at, attempts, coalesce(batch_id, id) AS sent FROM delivery_history
                WHERE webhook_id = ANY (ARRAY[$1::uuid]) ORDER BY webhook_id DESC, id DESC LIMIT (SELECT 1000)
            ), unsuccessful AS MATERIALIZED (
-               SELECT id, state, attempts FROM delivery_history
+               SELECT id, state, attempts, coalesce(batch_id, id) AS sent FROM delivery_history
                WHERE webhook_id = $1 AND state <> 'delivered' ORDER BY finished_at DESC LIMIT 1000
            ), tried AS (
-               SELECT DISTINCT ON (id) id, attempts, (attempts -> -1 ->> 'at')::timestamptz AS at
-               FROM ((SELECT id, attempts FROM delivery WHERE webhook_id = $1 AND attempt_count > 0
+               SELECT DISTINCT ON (id) id, sent, attempts, (attempts -> -1 ->> 'at')::timestamptz AS at
+               FROM ((SELECT id, coalesce(batch_id, id) AS sent, attempts FROM delivery WHERE webhook_id = $1 AND attempt_count > 0
                       ORDER BY created_at DESC, id DESC LIMIT 1000)
                      UNION ALL
-                     (SELECT id, attempts FROM delivery WHERE webhook_id = $1 AND attempt_count > 0
+                     (SELECT id, coalesce(batch_id, id), attempts FROM delivery WHERE webhook_id = $1 AND attempt_count > 0
                       ORDER BY created_at, id LIMIT 1000)
-                     UNION ALL SELECT id, attempts FROM newest
-                     UNION ALL SELECT id, attempts FROM unsuccessful) AS looked_at
+                     UNION ALL SELECT id, sent, attempts FROM newest
+                     UNION ALL SELECT id, sent, attempts FROM unsuccessful) AS looked_at
                WHERE attempts -> -1 IS NOT NULL ORDER BY id
            ), last AS (
-               -- so many calls are of no more deliveries than that
-               SELECT id, attempts FROM tried ORDER BY at DESC, id DESC LIMIT $2
+               -- so many calls are of no more deliveries than that; of those of a batch, the first has what was answered
+               SELECT id, attempts FROM (SELECT DISTINCT ON (sent) * FROM tried ORDER BY sent, id) AS each ORDER BY at DESC, id DESC LIMIT $2
            ), call AS (
                SELECT last.id, call.attempt, row_number() OVER (ORDER BY (call.attempt ->> 'at')::timestamptz DESC, last.id DESC) AS place
                FROM last CROSS JOIN LATERAL jsonb_array_elements(last.attempts) AS call (attempt)
