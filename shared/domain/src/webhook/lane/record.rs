@@ -1,8 +1,9 @@
 //! Recording the outcomes of attempts, for several lanes in one statement.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
+use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::late;
@@ -152,8 +153,14 @@ impl<'o> Columns<'o> {
     ) -> Result<Vec<Reported>, Failed> {
         let gone: Vec<WebhookId> =
             leases.iter().filter(|(_, summary)| summary.gone).map(|((webhook, _), _)| *webhook).collect();
-        let mut reported = if gone.is_empty() {
+        let mut reported = if gone.is_empty() && self.sent.iter().all(Option::is_none) {
             self.run(&services.db.main).await?
+        } else if gone.is_empty() {
+            let mut tx = services.db.main.transaction(None).await?;
+            let reported = self.run(&mut *tx).await?;
+            self.end_batches(&mut tx, &reported).await?;
+            tx.commit().await?;
+            reported
         } else {
             let mut change = Change::begin(services).await?;
             // before their lanes, the common order of locks
@@ -164,6 +171,7 @@ impl<'o> Columns<'o> {
             .execute(change.connection())
             .await?;
             let mut reported = self.run(change.connection()).await?;
+            self.end_batches(change.connection(), &reported).await?;
             for report in &mut reported {
                 let gone = leases.get(&(report.webhook, report.token)).is_some_and(|t| t.gone);
                 if gone && !report.stale {
@@ -178,6 +186,27 @@ impl<'o> Columns<'o> {
             tracing::warn!(error = %problem, "permanently failing webhooks could not be disabled yet");
         }
         Ok(reported)
+    }
+
+    /// Removes the batches that were sent under a lease that was live. A statement of its own: most outcomes are of none.
+    async fn end_batches(
+        &self,
+        connection: &mut PgConnection,
+        reported: &[Reported],
+    ) -> Result<(), sqlx::Error> {
+        let stale: HashSet<_> = reported.iter().filter(|r| r.stale).map(|r| (r.webhook, r.token)).collect();
+        let sent = self.webhooks.iter().zip(&self.tokens).zip(&self.sent);
+        let sent = sent.filter(|((webhook, token), _)| !stale.contains(&(**webhook, **token)));
+        let ended: HashSet<_> = sent.filter_map(|((webhook, _), sent)| Some((*webhook, (*sent)?))).collect();
+        let (webhooks, batches): (Vec<WebhookId>, Vec<BatchId>) = ended.into_iter().unzip();
+        sqlx::query!(
+            "DELETE FROM webhook_batch WHERE webhook_id = ANY ($1) AND id = ANY ($2)",
+            &webhooks as &[WebhookId],
+            &batches as &[BatchId],
+        )
+        .execute(connection)
+        .await?;
+        Ok(())
     }
 
     async fn run<'c>(&self, connection: impl sqlx::PgExecutor<'c>) -> Result<Vec<Reported>, sqlx::Error> {
@@ -262,10 +291,6 @@ impl<'o> Columns<'o> {
                    WHERE d.id = t.id AND t.state = ANY ('{failed,divided}')
                      AND d.attempt_count = (t.attempts::jsonb -> 0 ->> 'number')::int - 1
                      AND (t.state = 'failed' OR d.batch_id IS DISTINCT FROM t.batch_id)
-               ), no_longer_begun AS (
-                   DELETE FROM webhook_batch
-                   WHERE webhook_id = ANY (ARRAY(SELECT DISTINCT webhook_id FROM accepted WHERE sent IS NOT NULL))
-                     AND id = ANY (ARRAY(SELECT DISTINCT sent FROM accepted WHERE sent IS NOT NULL))
                )
                SELECT webhook_id AS "webhook!", token AS "token!", before IS NULL AS "stale!",
                       before IS NOT NULL AND failures > 0 AND (succeeded OR before = 0) AS "began_failing!",
