@@ -31,7 +31,8 @@ const RESOURCES: [&Resource; 9] =
 /// What the engine itself says.
 const ENGINE: &str = r#"
     SELECT FROM WHERE true false AND EXISTS 1 LEFT JOIN ON AS ORDER BY DESC NULLS LAST LIMIT OFFSET UNION ANY ALL OR ILIKE NOT IS NULL ARRAY
-    ROW json_build_array json_build_object to_char AT TIME ZONE 'UTC' 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"' text uuid id
+    ROW json_build_array json_build_object to_char AT TIME ZONE 'UTC' 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"' text uuid id numeric
+    trim_scale
 "#;
 
 /// A text split into words, separated by the punctuation of SQL.
