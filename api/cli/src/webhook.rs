@@ -78,7 +78,7 @@ pub(super) struct Create {
     #[arg(long, value_name = "MS", requires = "batch", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=60_000))]
     batch_wait: u32,
     /// Calls that may begin in a second, 0.1 to 1,000; without it, any number.
-    #[arg(long, value_name = "CALLS")]
+    #[arg(long, value_name = "CALLS", value_parser = finite)]
     max_per_second: Option<f64>,
     /// Create it inactive: it keeps its deliveries until it is activated.
     #[arg(long)]
@@ -200,6 +200,12 @@ impl One {
         client.switch_webhook(id, active).send().await?;
         done(id, if active { "active" } else { "inactive" }, self.remote.json)
     }
+}
+
+/// Reads a number; of JSON, which has no infinite one.
+fn finite(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number: &f64| number.is_finite());
+    number.ok_or_else(|| "must be a number".to_owned())
 }
 
 /// Writes the secret of a webhook, which no later answer shows.
