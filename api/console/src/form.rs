@@ -9,6 +9,7 @@ use longshore_kernel::crypto::sha256;
 use longshore_kernel::ids::parse_id;
 use longshore_kernel::precondition::NOTHING;
 use longshore_kernel::problem::{Kind, PRECONDITION_FAILED, Problem, Violation};
+use serde_json::Value;
 use url::form_urlencoded;
 use uuid::Uuid;
 
@@ -316,6 +317,11 @@ pub(super) fn form_token(token: &str) -> String {
 /// Compares two form tokens without revealing anything by the time it takes.
 pub(super) fn is_same(one: &str, other: &str) -> bool {
     sha256(one.as_bytes()) == sha256(other.as_bytes())
+}
+
+/// A whole number of a field as the API takes it. What is none is refused by the rule of the API, at its path.
+pub(crate) fn integer(text: &str) -> Value {
+    text.parse::<i64>().map_or_else(|_| Value::from(text), Value::from)
 }
 
 #[cfg(test)]

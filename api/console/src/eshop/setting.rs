@@ -15,7 +15,7 @@ use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
 use crate::connection;
-use crate::form::{Asked, VERSION, unchanged};
+use crate::form::{Asked, VERSION, integer, unchanged};
 use crate::layout::Section;
 use crate::piece::{self, Tone, alert, badge, checked, empty, full_time, number, options, switch, time};
 use crate::secret;
@@ -192,9 +192,7 @@ fn body(form: &Asked, stored: Option<&Value>) -> Value {
     let mut body = Map::new();
     let is_on = |name: &str| form.get(name) == Some("true");
     // what is no number is refused by the rule of the API, at its path
-    let figure = |name: &str| {
-        form.get(name).map(|text| text.parse::<i64>().map_or_else(|_| json!(text), |n| json!(n)))
-    };
+    let figure = |name: &str| form.get(name).map(integer);
     body.insert("integrationType".to_owned(), json!(form.get("integrationType")));
     body.insert("active".to_owned(), json!(is_on("active")));
     body.insert("baseUrl".to_owned(), json!(form.get("baseUrl")));

@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use super::control::{Acting, Asking, find, page};
 use super::where_it_is;
-use crate::form::{Asked, Refused, VERSION, unchanged};
+use crate::form::{Asked, Refused, VERSION, integer, unchanged};
 use crate::layout::Section;
 use crate::piece::{alert, checked, options, switch};
 use crate::preference::edit::{carriers, choice};
@@ -170,7 +170,7 @@ impl Stored {
         let mut item = stored.unwrap_or_default();
         item.insert("productSku".to_owned(), json!(Some(&row.sku).filter(|sku| !sku.is_empty())));
         // what is no number is refused by the rule of the API, at its path
-        let quantity = row.quantity.parse::<i64>().map_or_else(|_| json!(row.quantity), |n| json!(n));
+        let quantity = integer(&row.quantity);
         item.insert("quantity".to_owned(), quantity);
         item.into()
     }

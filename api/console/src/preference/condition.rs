@@ -4,7 +4,7 @@ use longshore_kernel::figure::number;
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
-use crate::form::{Asked, Refused};
+use crate::form::{Asked, Refused, integer};
 use crate::piece::{checked, options};
 
 /// Conditions that are lists, and their labels.
@@ -97,8 +97,7 @@ pub(super) fn body(form: &Asked) -> Value {
     }
     for (name, _) in WEIGHTS {
         // what is no number is refused by the rule of the API, at its path
-        let grams =
-            form.get(&path(name)).map(|text| text.parse::<i64>().map_or_else(|_| json!(text), |n| json!(n)));
+        let grams = form.get(&path(name)).map(integer);
         body.extend(grams.map(|grams| (name.to_owned(), grams)));
     }
     for (name, _) in VALUES {

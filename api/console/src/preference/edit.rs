@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::{Acting, Asking, CHANGED, HERE, condition, find, of};
-use crate::form::{Asked, Refused, VERSION, unchanged};
+use crate::form::{Asked, Refused, VERSION, integer, unchanged};
 use crate::layout::Section;
 use crate::piece::{alert, checked, empty, options, switch};
 use crate::visit::{Done, done};
@@ -149,8 +149,7 @@ fn body(form: &Asked) -> Map<String, Value> {
     let mut body = Map::new();
     body.insert("eshop".to_owned(), json!(form.get("eshop")));
     // what is no number is refused by the rule of the API, at its path
-    let position =
-        form.get("position").map(|text| text.parse::<i64>().map_or_else(|_| json!(text), |n| json!(n)));
+    let position = form.get("position").map(integer);
     body.extend(position.map(|position| ("position".to_owned(), position)));
     body.insert("active".to_owned(), json!(form.get("active") == Some("true")));
     let chosen = form.get("carrier").unwrap_or_default();

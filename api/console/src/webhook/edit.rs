@@ -13,7 +13,7 @@ use longshore_operate::eshop;
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
-use crate::form::{Asked, VERSION, full, unchanged};
+use crate::form::{Asked, VERSION, full, integer, unchanged};
 use crate::layout::Section;
 use crate::piece::{self, alert, checked, options, switch};
 use crate::secret::{self, Once};
@@ -116,16 +116,13 @@ fn body(form: &Asked, stored: Option<&Value>) -> Map<String, Value> {
     if event.is_none() || !events.is_empty() {
         body.insert("events".to_owned(), json!(events));
     }
-    // what is no number is refused by the rule of the API, at its path
-    let number = |name| {
-        Some(form.get(name)?).map(|text| text.parse::<i64>().map_or_else(|_| json!(text), |n| json!(n)))
-    };
-    body.extend(number("maxInFlight").map(|most| ("maxInFlight".to_owned(), most)));
+    body.extend(form.get("maxInFlight").map(|most| ("maxInFlight".to_owned(), integer(most))));
     let batch = [("maxEvents", "batch.maxEvents"), ("maxWaitMs", "batch.maxWaitMs")];
-    let batch = batch.into_iter().filter_map(|(name, field)| Some((name.to_owned(), number(field)?)));
+    let batch =
+        batch.into_iter().filter_map(|(name, field)| Some((name.to_owned(), integer(form.get(field)?))));
     let batch = Some(batch.collect::<Map<_, _>>()).filter(|batch| !batch.is_empty());
-    let rate =
-        form.get("maxPerSecond").map(|text| text.parse::<f64>().map_or_else(|_| json!(text), |n| json!(n)));
+    // as JSON has it: neither infinite nor no number, which would be null
+    let rate = form.get("maxPerSecond").map(|text| text.parse().map_or_else(|_| json!(text), Value::Number));
     body.insert("maxPerSecond".to_owned(), rate.unwrap_or_default());
     body.insert("batch".to_owned(), batch.map_or(Value::Null, Value::from));
     body.insert("ordered".to_owned(), json!(form.get("ordered") == Some("true")));

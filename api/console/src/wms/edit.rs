@@ -11,7 +11,7 @@ use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
 use super::find;
-use crate::form::{Asked, VERSION, unchanged};
+use crate::form::{Asked, VERSION, integer, unchanged};
 use crate::layout::Section;
 use crate::piece::{alert, checked, switch};
 use crate::secret::{self, Once};
@@ -112,8 +112,7 @@ fn body(form: &Asked, stored: Option<&Value>) -> Value {
     }
     body.insert("baseUrl".to_owned(), json!(form.get("baseUrl").unwrap_or_default()));
     if let Some(text) = form.get("maxInFlight") {
-        // what is no number is refused by the rule of the API, at its path
-        body.insert("maxInFlight".to_owned(), text.parse::<i64>().map_or_else(|_| json!(text), |n| json!(n)));
+        body.insert("maxInFlight".to_owned(), integer(text));
     }
     // left out, it stays as it is, to the microsecond
     let asked = form.get("since").unwrap_or_default();

@@ -84,8 +84,10 @@ async fn batches_are_chosen_by_their_size_and_left_by_none(_: PgPoolOptions, opt
     assert!(refused.contains("id=\"wrong-maxInFlight\"") && refused.contains("value=\"100\""));
     let with_rate =
         |rate| fields("4", "100", "1500").into_iter().chain([("maxPerSecond", rate)]).collect::<Vec<_>>();
-    let refused = send(&browser, &edit, &with_rate("0.01")).await.expect(400).text;
-    assert!(refused.contains("id=\"wrong-maxPerSecond\""));
+    for rate in ["0.01", "inf", "NaN", "some"] {
+        let refused = send(&browser, &edit, &with_rate(rate)).await.expect(400).text;
+        assert!(refused.contains("id=\"wrong-maxPerSecond\""), "{rate}");
+    }
     send(&browser, &edit, &with_rate("2.5")).await.expect(303);
     let shown = browser.open(&page).await.expect(200).text;
     for part in [
