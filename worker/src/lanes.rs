@@ -209,6 +209,7 @@ pub async fn run_test(context: &LaneContext, webhook: WebhookId, test: DeliveryI
     }
     let parcel = |found: Found| {
         let due = found.due.into_iter().find(|due| due.id == test)?;
+        ledger.take(due.id, due.attempts);
         match found.batch {
             Some(batch) => Parcel::of_batch(batch, vec![due], lease.organisation).pop(),
             None => Some(Parcel::of(due, lease.organisation)),
@@ -216,9 +217,6 @@ pub async fn run_test(context: &LaneContext, webhook: WebhookId, test: DeliveryI
     };
     let sent = match found.map(parcel) {
         Ok(Some(parcel)) => {
-            for part in &parcel.parts {
-                ledger.take(part.delivery, part.attempts);
-            }
             let target = Target::new(Arc::clone(&lease), context);
             match keeper.begin(|| Some(target.begin(parcel))) {
                 Some(begun) => Ok(target.send(begun, lease.breaker.is_open()).await.ok()),
@@ -281,13 +279,14 @@ async fn conduct(
         return result.map(|()| Ran::Done);
     }
     drop(entry);
-    if let Some((wait, _)) = rests {
-        lane::rest(&context.services.db, &held.lease, wait).await?;
-    }
+    let rested = match rests {
+        Some((wait, _)) => lane::rest(&context.services.db, &held.lease, wait).await,
+        None => Ok(()),
+    };
     let (more, ()) =
         tokio::join!(context.leasing.end(&held.lease), context.warm.forget(webhook, held.lease.token));
     drop(place);
-    result?;
+    result.and(rested)?;
     if let Some((wait, true)) = rests {
         let queues = context.services.queues.clone();
         tokio::spawn(async move {

@@ -48,8 +48,8 @@ const TRACEPARENT: HeaderName = HeaderName::from_static(trace::TRACEPARENT);
 #[derive(Debug)]
 pub(super) struct Parcel {
     /// One delivery, or those of a batch in their order.
-    pub(super) parts: Vec<Part>,
-    pub(super) batch: Option<Batch>,
+    parts: Vec<Part>,
+    batch: Option<Batch>,
     /// Absent when the event has expired.
     content: Option<Content>,
     /// The memory that it takes of what batches may take.
@@ -58,13 +58,13 @@ pub(super) struct Parcel {
 
 /// A delivery of a parcel.
 #[derive(Debug)]
-pub(super) struct Part {
-    pub(super) delivery: DeliveryId,
-    pub(super) event: Option<EventId>,
+struct Part {
+    delivery: DeliveryId,
+    event: Option<EventId>,
     kind: String,
     entity: Uuid,
     /// Failed attempts so far.
-    pub(super) attempts: usize,
+    attempts: usize,
 }
 
 #[derive(Debug)]
@@ -108,9 +108,7 @@ impl Parcel {
     /// A batch, and what of it cannot be sent, because its event has expired.
     pub(super) fn of_batch(batch: Batch, due: Vec<Due>, organisation: OrganisationId) -> Vec<Self> {
         let (due, expired): (Vec<_>, Vec<_>) = due.into_iter().partition(|due| due.event.is_some());
-        let expired =
-            expired.into_iter().map(|due| Self { batch: Some(batch), ..Self::of(due, organisation) });
-        let mut parcels: Vec<Self> = expired.collect();
+        let mut parcels: Vec<Self> = expired.into_iter().map(|due| Self::of(due, organisation)).collect();
         let parts: Vec<Part> = due.iter().map(|due| Part::of(due, organisation)).collect();
         let events: Vec<Event> = due.into_iter().filter_map(|due| due.event).collect();
         if let Some(last) = events.last() {
@@ -240,8 +238,9 @@ impl Target {
         }
         let reply = answer.as_ref().ok();
         let asked = reply.and_then(|reply| retry_after(&reply.headers, self.lease.time.now()));
-        let failed = schedule::wait(number, asked, random_offset())
-            .map_or(End::Exhausted, |wait| End::Failed { wait });
+        let failed = || {
+            schedule::wait(number, asked, random_offset()).map_or(End::Exhausted, |wait| End::Failed { wait })
+        };
         let mut hold = None;
         if !verdict.is_delivered {
             // only these statuses speak of the destination rather than of this delivery
@@ -263,12 +262,9 @@ impl Target {
             response: verdict.response,
             headers: verdict.headers,
         };
-        let outcomes: Vec<Outcome> = match batch {
-            None => {
-                let end = if verdict.is_delivered { End::Delivered } else { failed };
-                let sent = |part| Outcome { attempt: Some(attempt.clone()), ..self.outcome(part, end, None) };
-                parts.into_iter().map(sent).collect()
-            }
+        let ends = match batch {
+            None if verdict.is_delivered => vec![(End::Delivered, None)],
+            None => vec![(failed(), None)],
             Some(batch) => {
                 let body = reply.map(|reply| reply.body.as_slice()).unwrap_or_default();
                 let answered = batch::Answered {
@@ -279,21 +275,19 @@ impl Target {
                         && reply.is_some_and(|reply| reply.fault.is_none()),
                 };
                 let events: Vec<_> = parts.iter().map(|part| part.event).collect();
-                let ends = batch::ends(&batch, &events, &answered, failed, self.lease.ordered);
-                let mut full = Some(&attempt);
-                let sent = |(part, (end, of)): (Part, (End, Batched))| {
-                    // what was answered is kept once
-                    let attempt = full.take().cloned().unwrap_or_else(|| attempt.without_answer());
-                    let attempt = Attempt { number: part.attempts + 1, ..attempt };
-                    Outcome { attempt: Some(attempt), ..self.outcome(part, end, Some(of)) }
-                };
-                parts.into_iter().zip(ends).map(sent).collect()
+                let ends = batch::ends(&batch, &events, &answered, failed(), self.lease.ordered);
+                ends.into_iter().map(|(end, of)| (end, Some(of))).collect()
             }
         };
-        let speaks = |outcome: &&mut Outcome| outcome.batch.is_none_or(|batch| batch.speaks);
-        let mut outcomes = outcomes;
-        for outcome in outcomes.iter_mut().filter(speaks) {
-            (outcome.probe, outcome.hold) = (probe, hold);
+        // what was answered is kept once
+        let others = (parts.len() > 1).then(|| attempt.without_answer());
+        let attempts = std::iter::once(attempt).chain(others.into_iter().cycle());
+        let sent = |((part, (end, of)), attempt): ((Part, _), _)| {
+            let attempt = Attempt { number: part.attempts + 1, ..attempt };
+            Outcome { attempt: Some(attempt), probe, hold, ..self.outcome(part, end, of) }
+        };
+        let outcomes: Vec<Outcome> = parts.into_iter().zip(ends).zip(attempts).map(sent).collect();
+        for outcome in outcomes.iter().filter(|outcome| outcome.batch.is_none_or(|of| of.speaks)) {
             self.metrics.webhook_attempted(self.lease.webhook, outcome.end.as_str(), took);
         }
         Ok(outcomes)

@@ -53,6 +53,12 @@ impl Event {
     #[must_use]
     pub fn body(&self) -> Bytes {
         let mut body = String::with_capacity(160 + self.data.len());
+        self.write(&mut body);
+        body.into()
+    }
+
+    fn write(&self, body: &mut String) {
+        let begin = body.len();
         let at = self.at.to_rfc3339_opts(SecondsFormat::Micros, false);
         // ids, names of types and timestamps need no escapes
         let _ = write!(body, r#"{{"id":"{}","type":"{}","timestamp":"{at}""#, self.record(), self.kind);
@@ -60,26 +66,19 @@ impl Event {
             body.push_str(r#","test":true"#);
         }
         if TYPES.iter().any(|t| t.status && t.name == self.kind) {
-            self.write_status(&mut body);
+            self.write_status(body);
         }
         body.push_str(r#","data":"#);
         let data = compact(&self.data);
-        if body.len() + data.len() + 1 < BODY_LIMIT {
+        let written = body.len() - begin;
+        if written + data.len() + 1 < BODY_LIMIT {
             body.push_str(&data);
         } else {
             // one byte closes the body
             let data = serde_json::from_str(&data).unwrap_or_default();
-            let _ = write!(body, "{}", shrunk(&data, BODY_LIMIT - body.len() - 1));
+            let _ = write!(body, "{}", shrunk(&data, BODY_LIMIT - written - 1));
         }
         body.push('}');
-        body.into()
-    }
-
-    /// The same within a batch: with `webhookId`, by which receivers know it again.
-    fn write_in_batch(&self, batch: &mut Vec<u8>) {
-        batch.extend_from_slice(&self.body());
-        batch.pop();
-        let _ = std::io::Write::write_fmt(batch, format_args!(r#","webhookId":"{}"}}"#, self.id));
     }
 
     /// The record that the body names. That of a test is in its data: it does not exist, unless it is the webhook.
@@ -108,16 +107,20 @@ impl Event {
 #[must_use]
 pub fn body_of_batch(events: &[Event]) -> Bytes {
     let at = events.last().map(|event| event.at).unwrap_or_default();
-    let mut body = Vec::with_capacity(100 + events.iter().map(|event| event.data.len() + 240).sum::<usize>());
+    let mut body =
+        String::with_capacity(100 + events.iter().map(|event| event.data.len() + 240).sum::<usize>());
     let at = at.to_rfc3339_opts(SecondsFormat::Micros, false);
-    body.extend_from_slice(format!(r#"{{"type":"batch","timestamp":"{at}","events":["#).as_bytes());
+    let _ = write!(body, r#"{{"type":"batch","timestamp":"{at}","events":["#);
     for (index, event) in events.iter().enumerate() {
         if index > 0 {
-            body.push(b',');
+            body.push(',');
         }
-        event.write_in_batch(&mut body);
+        event.write(&mut body);
+        // by which receivers know it again
+        body.pop();
+        let _ = write!(body, r#","webhookId":"{}"}}"#, event.id);
     }
-    body.extend_from_slice(b"]}");
+    body.push_str("]}");
     body.into()
 }
 

@@ -40,8 +40,16 @@ pub(super) async fn form(db: &Database, lease: &Lease, from: &From) -> Result<Fo
     .fetch_optional(&mut *tx)
     .await?;
     let Some(lane) = lane else { return Ok(Found::default()) };
-    if from.begun
-        && !from.single
+    if from.single {
+        // a probe is one event: what was begun is formed anew
+        sqlx::query!(
+            "DELETE FROM webhook_batch WHERE webhook_id = $1 AND id <> ALL ($2)",
+            lease.webhook.get(),
+            &from.batches as &[BatchId],
+        )
+        .execute(&mut *tx)
+        .await?;
+    } else if from.begun
         && let Some(begun) = begun(&mut tx, lease, &from.batches).await?
     {
         tx.commit().await?;
@@ -111,16 +119,6 @@ async fn first(
     lease: &Lease,
     from: &From,
 ) -> Result<Option<First>, sqlx::Error> {
-    if from.single {
-        // a probe is one event: what was begun is formed anew
-        sqlx::query!(
-            "DELETE FROM webhook_batch WHERE webhook_id = $1 AND id <> ALL ($2)",
-            lease.webhook.get(),
-            &from.batches as &[BatchId],
-        )
-        .execute(&mut *connection)
-        .await?;
-    }
     if lease.ordered || from.again {
         let tried = sqlx::query_as!(
             First,

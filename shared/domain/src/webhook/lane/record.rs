@@ -155,21 +155,17 @@ impl<'o> Columns<'o> {
             leases.iter().filter(|(_, summary)| summary.gone).map(|((webhook, _), _)| *webhook).collect();
         let mut reported = if gone.is_empty() && self.sent.iter().all(Option::is_none) {
             self.run(&services.db.main).await?
-        } else if gone.is_empty() {
-            let mut tx = services.db.main.transaction(None).await?;
-            let reported = self.run(&mut *tx).await?;
-            self.end_batches(&mut tx, &reported).await?;
-            tx.commit().await?;
-            reported
         } else {
             let mut change = Change::begin(services).await?;
-            // before their lanes, the common order of locks
-            sqlx::query!(
-                "SELECT FROM webhook WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE",
-                &gone as &[WebhookId]
-            )
-            .execute(change.connection())
-            .await?;
+            if !gone.is_empty() {
+                // before their lanes, the common order of locks
+                sqlx::query!(
+                    "SELECT FROM webhook WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE",
+                    &gone as &[WebhookId]
+                )
+                .execute(change.connection())
+                .await?;
+            }
             let mut reported = self.run(change.connection()).await?;
             self.end_batches(change.connection(), &reported).await?;
             for report in &mut reported {
