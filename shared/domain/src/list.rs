@@ -6,7 +6,7 @@
 //!   text that may reach SQL.
 //! - `path` follows dotted names through it, `criteria`, `sort` and `select` read what the caller wants, `cursor` where a page begins,
 //!   `sql` and `statement` write the statement, `nested` fetches related records, `stream` sends long lists. [`matching`] is for
-//!   operations on all that match.
+//!   operations on all that match, [`document`] for criteria about a document that is in no table.
 //!
 //! # Guarantees
 //!
@@ -26,6 +26,7 @@
 
 pub mod criteria;
 pub mod cursor;
+pub mod document;
 pub mod fields;
 #[cfg(test)]
 mod hostile;

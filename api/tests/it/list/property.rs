@@ -1,6 +1,11 @@
 //! The answers of the list engine equal those of a naive filter in memory, for random products and queries.
 
 use chrono::{DateTime, Duration, Utc};
+use longshore_domain::list::criteria::containing;
+use longshore_domain::list::document::{self, Member};
+use longshore_domain::list::fields::product::PRODUCT;
+use longshore_domain::list::resource::field;
+use longshore_kernel::input::Reader;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{Config, TestRunner};
@@ -302,6 +307,75 @@ fn contains(text: &str, part: &str) -> bool {
     text.to_lowercase().contains(&part.to_lowercase())
 }
 
+/// How many documents match criteria, as the predicate of these has it.
+async fn matching(api: &Api, documents: &[Value], criteria: Value) -> u64 {
+    let find = |_: &mut Reader, path: &str| {
+        let field = field(PRODUCT.fields, path.split('.').next().unwrap()).unwrap();
+        Member::below(&[], field, path).into_iter().collect()
+    };
+    let mut reader = Reader::default();
+    let conditions = document::read(&mut reader, criteria, 20, find).unwrap();
+    assert!(reader.into_violations().is_empty());
+    let db = &api.services.db.main;
+    let predicate = document::predicate(&**db, &conditions, |_| None).await.unwrap();
+    let count: i64 = sqlx::query_scalar(
+        "SELECT count(*) FROM unnest($1::jsonb[]) AS d (document) WHERE jsonb_path_match(document, $2::jsonpath, '{}', true)",
+    )
+    .bind(documents)
+    .bind(predicate)
+    .fetch_one(&**db)
+    .await
+    .unwrap();
+    count.try_into().unwrap()
+}
+
+#[tokio::test]
+async fn like_folds_the_case_of_documents_as_that_of_rows() {
+    let api = Api::new(&strangers().await).await;
+    let db = &api.services.db.main;
+    for part in [
+        "k",
+        "K",
+        "\u{212a}",
+        "s",
+        "ſ",
+        "σ",
+        "ς",
+        "Σ",
+        "İ",
+        "i",
+        "ı",
+        "ß",
+        "ẞ",
+        "å",
+        "Å",
+        "ǆ",
+        "ǅ",
+        "µ",
+        "μ",
+        "ü.",
+        "\"\\^[]-_%",
+    ] {
+        let find = |_: &mut Reader, path: &str| {
+            Member::below(&[], field(PRODUCT.fields, path).unwrap(), path).into_iter().collect()
+        };
+        let criteria = json!({"name": {"like": format!("a{part}")}});
+        let conditions = document::read(&mut Reader::default(), criteria, 20, find).unwrap();
+        let predicate = document::predicate(&**db, &conditions, |_| None).await.unwrap();
+        let differing: Vec<String> = sqlx::query_scalar(
+            "SELECT name FROM (SELECT 'xA' || chr(n) || right($2, -1) AS name FROM generate_series(1, 55295) AS n OFFSET 0) AS names
+             WHERE (name ILIKE $3) IS DISTINCT FROM jsonb_path_match(jsonb_build_object('name', name), $1::jsonpath)",
+        )
+        .bind(&predicate)
+        .bind(part)
+        .bind(containing(&format!("a{part}").trim_end_matches('%')))
+        .fetch_all(&**db)
+        .await
+        .unwrap();
+        assert_eq!(differing, [""; 0], "{part}: {predicate}");
+    }
+}
+
 #[tokio::test]
 async fn answers_equal_those_of_a_naive_filter() {
     let api = Api::new(&strangers().await).await;
@@ -322,15 +396,26 @@ async fn answers_equal_those_of_a_naive_filter() {
             Ok(())
         })
     });
-    let (mut some, mut not_all) = (0, 0);
+    let (mut some, mut not_all, mut of_documents) = (0, 0, 0);
+    let documents =
+        api.post(&api.user, "/api/product/list", json!({"limit": 1_000})).await.expect(200).json();
+    let documents = documents["results"].as_array().unwrap();
     while let Some((body, answer)) = asked.recv().await {
+        let criteria = body["criteria"].clone();
         let reply = api.post(&api.user, "/api/product/list", body).await.expect(200).json();
         let total = reply["paging"]["total"].as_u64().unwrap();
         some += u32::from(total > 0);
         not_all += u32::from(total < PRODUCTS as u64);
+        // a document does not lead to another one
+        if ["organisation.name", "eshops.name"].iter().all(|path| criteria.get(path).is_none()) {
+            let matching = matching(&api, documents, criteria.clone()).await;
+            assert_eq!(matching, total, "{criteria}");
+            of_documents += 1;
+        }
         answer.send(reply).unwrap();
     }
     checking.join().unwrap().unwrap();
+    assert!(of_documents > CASES / 4, "{of_documents}");
     // queries that match nothing or everything would prove little
     assert!(some > CASES / 4 && not_all > CASES / 2, "{some} with matches, {not_all} with a choice");
 }

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-pub(super) use self::detail::{is_amendable, is_personal, masked};
+pub(super) use self::detail::{is_amendable, masked};
 pub(super) use self::rule::order_number;
 use self::rule::{carrier_options, digits, items, variable_symbol};
 use crate::account::person::email;

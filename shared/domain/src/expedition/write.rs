@@ -10,13 +10,12 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::allocator::{Adjustment, Ledger};
-use super::body::is_personal;
 use super::choice::assign;
 use super::handover::{self, Step};
 use super::order::{Order, State};
 use super::shipper::Shipper;
 use crate::list::fields::event::EXPEDITION_CHANGE;
-use crate::list::fields::expedition::ExpeditionStatus as Status;
+use crate::list::fields::expedition::{ExpeditionStatus as Status, is_personal};
 use crate::record::{self, FieldChange, changes_json};
 use longshore_kernel::change::RecordedRows;
 use longshore_kernel::context::Origin;

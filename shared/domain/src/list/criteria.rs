@@ -149,18 +149,32 @@ impl Operand {
 
 /// Reads `criteria`.
 pub(super) fn read(reader: &mut Reader, resource: &'static Resource, value: Value) -> Option<Vec<Condition>> {
+    each(reader, value, *PATHS.end(), |reader, path, asked| {
+        let target = resolve(reader, resource, path)?;
+        let comparisons = comparisons(reader, target.field, path, asked)?;
+        Some(Condition { path: path.to_owned(), target, comparisons })
+    })
+}
+
+/// Reads the conditions of `criteria`, each with its path.
+pub(super) fn each<T>(
+    reader: &mut Reader,
+    value: Value,
+    most: usize,
+    read: impl Fn(&mut Reader, &str, Value) -> Option<T>,
+) -> Option<Vec<T>> {
     let value = or_empty_object(value);
     let Value::Object(paths) = value else {
         reader.wrong_type("an object", &value);
         return None;
     };
-    if !PATHS.contains(&paths.len()) {
-        reader.refuse("invalid_count", format!("must have at most {} fields", PATHS.end()));
+    if paths.len() > most {
+        reader.refuse("invalid_count", format!("must have at most {most} fields"));
         return None;
     }
     let mut conditions = Vec::with_capacity(paths.len());
     for (path, value) in paths {
-        conditions.extend(reader.member(&path, |reader| condition(reader, resource, &path, value)));
+        conditions.extend(reader.member(&path, |reader| read(reader, &path, value)));
     }
     Some(conditions)
 }
@@ -177,13 +191,13 @@ pub(super) fn flags(fields: impl Iterator<Item = &'static Field>) -> Vec<Conditi
     fields.map(flag).collect()
 }
 
-fn condition(
+/// What is asked of a field; nothing where that is no condition, or is refused.
+pub(super) fn comparisons(
     reader: &mut Reader,
-    resource: &'static Resource,
+    field: &'static Field,
     path: &str,
     value: Value,
-) -> Option<Condition> {
-    let target = resolve(reader, resource, path)?;
+) -> Option<Vec<(Operator, Operand)>> {
     let value = or_empty_object(value);
     let Value::Object(asked) = value else {
         reader.wrong_type("an object of operators, such as {\"eq\": …}", &value);
@@ -193,8 +207,8 @@ fn condition(
         // no condition
         return None;
     }
-    let allowed = operators(&target.field.kind);
-    if let Kind::Object(fields) | Kind::Rows(_, fields) = target.field.kind {
+    let allowed = operators(&field.kind);
+    if let Kind::Object(fields) | Kind::Rows(_, fields) = field.kind {
         let names: Vec<_> = fields.iter().map(|f| format!("{path}.{}", f.name)).collect();
         reader.refuse(
             "no_operators",
@@ -214,10 +228,10 @@ fn condition(
                 reader.refuse("unknown_operator", format!("must be one of {}", names.join(", ")));
                 return None;
             };
-            Some((operator, read_operand(reader, target.field, operator, operand)?))
+            Some((operator, read_operand(reader, field, operator, operand)?))
         }));
     }
-    Some(Condition { path: path.to_owned(), target, comparisons })
+    Some(comparisons)
 }
 
 fn read_operand(reader: &mut Reader, field: &Field, operator: Operator, value: Value) -> Option<Operand> {

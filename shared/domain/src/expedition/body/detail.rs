@@ -1,10 +1,11 @@
-//! What follows from the fields of an order: its addresses, how a carrier is chosen for it, and what of it is personal.
+//! What follows from the fields of an order: its addresses, and how a carrier is chosen for it.
 
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{Detail, DetailFields};
 use crate::expedition::shipper::Consignment;
+use crate::list::fields::expedition::{is_address, is_personal};
 use crate::record::FieldChange;
 use longshore_kernel::authentication::MASK;
 
@@ -57,12 +58,6 @@ impl Detail {
     }
 }
 
-/// Parts of an address.
-fn is_address(field: &str) -> bool {
-    let is_other = matches!(field, "deliveryMethod" | "deliveryCost" | "deliveryCostCurrency");
-    (field.starts_with("billing") || field.starts_with("delivery")) && !is_other
-}
-
 /// Fields that no booking depends on: they may change after an order was sent, until it is handed over.
 pub(in crate::expedition) fn is_amendable(field: &str) -> bool {
     is_address(field)
@@ -84,20 +79,6 @@ pub(in crate::expedition) fn is_amendable(field: &str) -> bool {
                 | "ref3"
                 | "externalId"
                 | "requiredExpeditionDate"
-        )
-}
-
-/// Fields that say something of a person.
-pub(in crate::expedition) fn is_personal(field: &str) -> bool {
-    (is_address(field) && !field.ends_with("Country"))
-        || matches!(
-            field,
-            "note"
-                | "carrierNote"
-                | "carrierPickupPlaceCode"
-                | "externalCarrierPickupPlaceCode"
-                | "carrierOptions"
-                | "invoiceOriginalName"
         )
 }
 

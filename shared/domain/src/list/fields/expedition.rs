@@ -146,6 +146,28 @@ impl ExpeditionStatus {
     }
 }
 
+/// Parts of an address.
+#[must_use]
+pub fn is_address(field: &str) -> bool {
+    let is_other = matches!(field, "deliveryMethod" | "deliveryCost" | "deliveryCostCurrency");
+    (field.starts_with("billing") || field.starts_with("delivery")) && !is_other
+}
+
+/// Fields that say something of a person.
+#[must_use]
+pub fn is_personal(field: &str) -> bool {
+    (is_address(field) && !field.ends_with("Country"))
+        || matches!(
+            field,
+            "note"
+                | "carrierNote"
+                | "carrierPickupPlaceCode"
+                | "externalCarrierPickupPlaceCode"
+                | "carrierOptions"
+                | "invoiceOriginalName"
+        )
+}
+
 /// What is true of an order, or of an item with what it has of its order, that the wms `{w}` may see: the order is in it, and
 /// is handed over.
 pub(super) const OF_WMS: &str = "{t}.wms_id = {w} AND is_handed_over({t}.status, {t}.handover_state)";
