@@ -34,6 +34,11 @@ CREATE TABLE webhook (
     -- how many calls may begin in a second; null: any number
     max_per_second numeric
         CONSTRAINT max_per_second_is_0_1_to_1000 CHECK (max_per_second BETWEEN 0.1 AND 1000),
+    -- which events it hears of, and the same for Postgres to judge by; null: all of its types
+    criteria jsonb,
+    matches jsonpath CONSTRAINT criteria_are_judged_by CHECK ((criteria IS NULL) = (matches IS NULL)),
+    -- which members of their data it is sent; null: all
+    selected text[],
     version bigint NOT NULL DEFAULT 1,
     created_at timestamptz NOT NULL DEFAULT now(),
     changed_at timestamptz NOT NULL DEFAULT now(),

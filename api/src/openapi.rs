@@ -141,6 +141,30 @@ fn told() -> &'static Value {
                 ("CurrencyOrNull", code_or_null(3)),
             ],
         );
+        part::gather_members(
+            &mut told,
+            &[
+                ("Barcodes", "ProductToCreate", "referenceNumbers"),
+                ("BundleParts", "ProductToCreate", "childrenProducts"),
+                ("CarrierOrNull", "ExpeditionToCreate", "carrier"),
+                ("CarrierServiceOrNull", "ExpeditionToCreate", "carrierService"),
+                ("ChosenId", "OrganisationToCreate", "owner"),
+                ("EventCriteria", "WebhookToCreate", "criteria"),
+                ("EventSelect", "WebhookToCreate", "select"),
+                ("EventTypeOrNull", "WebhookToCreate", "event"),
+                ("EventTypes", "WebhookToCreate", "events"),
+                ("Millimeters", "ProductToCreate", "height"),
+                ("NewPasswordOrNull", "AdminToCreate", "password"),
+                ("Owner", "ProductToCreate", "organisation"),
+                ("OwnReference", "SupplierToCreate", "ref1"),
+                ("PreferenceEshop", "CarrierPreferenceToCreate", "eshop"),
+                ("ProductSku", "ProductToCreate", "productSku"),
+                ("ShippingWarehouse", "ExpeditionToCreate", "warehouse"),
+                ("ShippingWms", "ExpeditionToCreate", "wms"),
+                ("Username", "WmsCredentials", "username"),
+                ("WebhookEshop", "WebhookToCreate", "eshop"),
+            ],
+        );
         part::gather_parameters(&mut told);
         told
     });

@@ -163,6 +163,7 @@ pub fn api() -> Table {
         .delete("/api/carrier-preference/{id}", carrier_preference::delete_carrier_preference)
         .post("/api/eshop-webhook", subscription::create_webhook)
         .post("/api/eshop-webhook/list", webhook_read::list_webhooks)
+        .post("/api/eshop-webhook/try", subscription::try_webhook)
         .get("/api/eshop-webhook/{id}", webhook_read::get_webhook)
         .put("/api/eshop-webhook/{id}", subscription::update_webhook)
         .delete("/api/eshop-webhook/{id}", subscription::delete_webhook)

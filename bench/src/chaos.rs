@@ -120,6 +120,10 @@ async fn on(
             json!({ "batch": { "maxEvents": 50, "maxWaitMs": 300 }, "maxPerSecond": 20 }),
         ),
         ("in batches and ordered", json!({ "batch": { "maxEvents": 50 }, "ordered": true })),
+        (
+            "of some changes, and a part of each",
+            json!({ "criteria": { (check::OF_CHANGED): { "eq": "active" } }, "select": ["active"] }),
+        ),
     ] {
         shops.push(subscribe(&caller, &tenant, Shop::open(name, None).await?, &fields, None).await?);
     }

@@ -211,8 +211,8 @@ pub async fn run_test(context: &LaneContext, webhook: WebhookId, test: DeliveryI
         let due = found.due.into_iter().find(|due| due.id == test)?;
         ledger.take(due.id, due.attempts);
         match found.batch {
-            Some(batch) => Parcel::of_batch(batch, vec![due], lease.organisation).pop(),
-            None => Some(Parcel::of(due, lease.organisation)),
+            Some(batch) => Parcel::of_batch(batch, vec![due], &lease).pop(),
+            None => Some(Parcel::of(due, &lease)),
         }
     };
     let sent = match found.map(parcel) {

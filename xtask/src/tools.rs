@@ -73,7 +73,8 @@ pub(crate) fn install_optional(packages: &[&str]) -> anyhow::Result<bool> {
             // Never asks for a password.
             apt.args(["-n", "env"]);
         }
-        apt.args(["DEBIAN_FRONTEND=noninteractive", "apt-get", "-o", "DPkg::Lock::Timeout=300"]).args(arguments);
+        apt.args(["DEBIAN_FRONTEND=noninteractive", "apt-get", "-o", "DPkg::Lock::Timeout=300"])
+            .args(arguments);
         run::succeeds(&mut apt)
     };
     let installed = which("apt-get").is_some()

@@ -8,11 +8,13 @@ use std::time::{Duration, Instant};
 use chrono::SecondsFormat;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
+use indicatif::HumanCount;
 use longshore_client::{
-    Answer, Client, CreatedDelivery, CreatedWebhook, DateTime, Delivery, DeliveryState, Error, Health, Job,
-    ListQuery, Order, Utc, Uuid, Webhook, WebhookBatch, WebhookToCreate,
+    Answer, Client, CreatedDelivery, CreatedWebhook, DateTime, Delivery, DeliveryState, Error, EventChoice,
+    Health, Job, ListQuery, Order, Utc, Uuid, Webhook, WebhookBatch, WebhookToCreate, WebhookToTry,
+    WebhookTried,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::delivery::answer_line;
 use crate::find::Named;
@@ -32,6 +34,8 @@ pub(super) enum WebhookCommand {
     List(List),
     /// Create a webhook, and print its secret.
     Create(Create),
+    /// Show what a webhook would have been told of lately.
+    Try(Try),
     /// Give a webhook a new secret, and print it; the former one signs for another day.
     Rotate(One),
     /// Activate a webhook.
@@ -60,14 +64,38 @@ pub(super) struct List {
     part: Part<100>,
 }
 
+/// The events of a webhook.
 #[derive(Args, Debug)]
-pub(super) struct Create {
+struct Choice {
     /// Id or name of the e-shop whose events it receives.
     #[arg(long, value_parser = Named::eshop)]
     eshop: Named,
     /// Types of its events, such as `product_change,sync_finished`; `*` for all that there are.
     #[arg(long, value_name = "TYPES", default_value = "*", value_delimiter = ',')]
     events: Vec<String>,
+    /// Which of these, by their body, as in lists: {"data.fields.quantity": {"lte": 5}}.
+    #[arg(long, value_name = "JSON", value_parser = read_json)]
+    criteria: Option<Value>,
+    /// Names of what is sent of `data` and of its `fields`, beside ids and business keys: quantity,warehouse.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    select: Option<Vec<String>>,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Try {
+    #[command(flatten)]
+    choice: Choice,
+    /// A time, a date (UTC), or a span until now: 2027-01-31T00:00:00Z, 2027-01-31, yesterday, 90s, 15m, 6h, 2d.
+    #[arg(long, value_parser = read::moment, allow_hyphen_values = true)]
+    since: Option<DateTime<Utc>>,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Create {
+    #[command(flatten)]
+    choice: Choice,
     /// URL to call: `https`, without credentials, fragment or private address.
     #[arg(long, value_name = "URL")]
     destination: String,
@@ -131,6 +159,7 @@ impl WebhookCommand {
         match self {
             Self::List(list) => list.run().await,
             Self::Create(create) => create.run().await,
+            Self::Try(tried) => tried.run().await,
             Self::Rotate(One { webhook, remote }) => {
                 let client = remote.client()?;
                 let id = webhook.id(&client).await?;
@@ -173,17 +202,40 @@ impl List {
     }
 }
 
-impl Create {
-    async fn run(self) -> anyhow::Result<Exit> {
-        let client = self.remote.client()?;
-        let (event, events) = match <[String; 1]>::try_from(self.events) {
+impl Choice {
+    async fn of(self, client: &Client) -> anyhow::Result<EventChoice> {
+        let Self { eshop, events, criteria, select } = self;
+        let (event, events) = match <[String; 1]>::try_from(events) {
             Ok([one]) => (Some(one), Vec::new()),
             Err(several) => (None, several),
         };
+        Ok(EventChoice { eshop: eshop.id(client).await?, event, events, criteria, select })
+    }
+}
+
+impl Try {
+    async fn run(self) -> anyhow::Result<Exit> {
+        let client = self.remote.client()?;
+        let trial = WebhookToTry { choice: self.choice.of(&client).await?, since: self.since };
+        let answer = client.try_webhook(&trial).answer().await?;
+        if self.remote.json {
+            output::json(&remote::json(&answer)?)?;
+            return Ok(Exit::Done);
+        }
+        let WebhookTried { looked, matched, examples, .. } = answer.read()?;
+        writeln!(stdout(), "{} of the newest {}", HumanCount(matched), counted(looked, "event", "events"))?;
+        for example in examples {
+            output::json(&example)?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+impl Create {
+    async fn run(self) -> anyhow::Result<Exit> {
+        let client = self.remote.client()?;
         let webhook = WebhookToCreate {
-            eshop: self.eshop.id(&client).await?,
-            event,
-            events,
+            choice: self.choice.of(&client).await?,
             destination: self.destination,
             active: !self.inactive,
             batch: self.batch.map(|max_events| WebhookBatch { max_events, max_wait_ms: self.batch_wait }),
@@ -200,6 +252,11 @@ impl One {
         client.switch_webhook(id, active).send().await?;
         done(id, if active { "active" } else { "inactive" }, self.remote.json)
     }
+}
+
+/// Reads JSON.
+fn read_json(text: &str) -> Result<Value, String> {
+    serde_json::from_str(text).map_err(|error| format!("must be JSON: {error}"))
 }
 
 /// Reads a number; of JSON, which has no infinite one.

@@ -10,7 +10,7 @@ use crate::client::Client;
 use crate::list::{ListQuery, Page, Pages};
 use crate::record::{
     CreatedDelivery, CreatedWebhook, Delivery, Hits, ItemError, Job, Login, LostOrder, Queue, ReplayCount,
-    Silence, Webhook,
+    Silence, Webhook, WebhookTried,
 };
 use crate::rows::Rows;
 
@@ -27,14 +27,9 @@ const IMPORT_ORDERS: &str = "/api/partner-integration/eshop/sync/expeditions";
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WebhookToCreate {
-    /// The e-shop whose events it receives.
-    pub eshop: Uuid,
-    /// The type of its events, as in `product_change`; `*` for all that there are. Nothing: `events`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub event: Option<String>,
-    /// Several types, instead of `event`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub events: Vec<String>,
+    /// The events that it receives.
+    #[serde(flatten)]
+    pub choice: EventChoice,
     /// An `https` URL without credentials or fragment, of no private address.
     pub destination: String,
     /// Whether it sends; an inactive one keeps its deliveries.
@@ -45,6 +40,38 @@ pub struct WebhookToCreate {
     /// Calls that may begin in a second, 0.1 to 1,000; nothing: any number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_per_second: Option<f64>,
+}
+
+/// Events of an e-shop.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EventChoice {
+    /// The e-shop.
+    pub eshop: Uuid,
+    /// Their type, as in `product_change`; `*` for all that there are. Nothing: `events`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub event: Option<String>,
+    /// Several types, instead of `event`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<String>,
+    /// Conditions about the body, as those of lists; nothing: every event of the types.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub criteria: Option<Value>,
+    /// Members of `data` and of its `fields` that are sent; nothing: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub select: Option<Vec<String>>,
+}
+
+/// Events to try criteria with.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WebhookToTry {
+    /// What is tried.
+    #[serde(flatten)]
+    pub choice: EventChoice,
+    /// Only events since then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<DateTime<Utc>>,
 }
 
 /// How the events of a webhook are put together.
@@ -236,6 +263,11 @@ impl Client {
     /// Creates a webhook.
     pub fn create_webhook(&self, webhook: &WebhookToCreate) -> Call<CreatedWebhook> {
         self.post("/api/eshop-webhook").json(webhook)
+    }
+
+    /// What a webhook would have been told of lately.
+    pub fn try_webhook(&self, trial: &WebhookToTry) -> Call<WebhookTried> {
+        self.post("/api/eshop-webhook/try").json(trial).without_idempotency_key()
     }
 
     /// Activates a webhook, or deactivates it; an inactive one keeps its deliveries.

@@ -1,5 +1,5 @@
 //! Records of the service that the programs around it work with. Further fields of an answer are ignored; read a call as a
-//! [`Value`](crate::Value) to see all of them.
+//! [`Value`] to see all of them.
 
 mod job;
 mod word;
@@ -8,6 +8,7 @@ use std::fmt;
 
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
+use serde_json::Value;
 use uuid::Uuid;
 
 pub use self::job::{Connection, ItemError, Job, JobResult, Preview, Progress};
@@ -90,6 +91,19 @@ impl Webhook {
         "restored",
         "test",
     ];
+}
+
+/// What a webhook would have been told of.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct WebhookTried {
+    /// The newest events that were looked at.
+    pub looked: u64,
+    /// How many of them match.
+    pub matched: u64,
+    /// Bodies of the newest that match.
+    pub examples: Vec<Value>,
 }
 
 /// A webhook as its creation shows it.
@@ -245,7 +259,7 @@ pub struct LostOrder {
     /// The highest number of a hand-over that was reported.
     pub number: Option<i32>,
     /// The last report.
-    pub report: serde_json::Value,
+    pub report: Value,
     /// When the first report came.
     pub created_at: DateTime<Utc>,
     /// When the last one came.

@@ -144,6 +144,8 @@ fn standing(webhook: &Webhook, record: &Record, may: bool, now: DateTime<Utc>) -
         }
         dl.details {
             div { dt { "Event" } dd { code { (webhook.event) } } }
+            @if let Some(criteria) = &webhook.criteria { div { dt { "Criteria" } dd { code { (criteria) } } } }
+            @if let Some(names) = &webhook.selected { div { dt { "Sent" } dd { "ids and business keys" @for name in names { ", " code { (name) } } } } }
             div { dt { "E-shop" } dd { (eshop(webhook.eshop_id, &webhook.eshop)) ", " (organisation(webhook.organisation_id, &webhook.organisation)) } }
             div { dt { "Authentication" } dd { (webhook.authentication_type) } }
             @if let Some(until) = webhook.former_sign_until { div { dt { "Rotated" } dd { (former(webhook.former_secrets, until, now)) } } }

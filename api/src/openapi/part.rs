@@ -237,6 +237,22 @@ pub(super) fn gather_schemas(document: &mut Value, named: &[(&str, Value)]) {
     }
 }
 
+/// Declares once what several schemas say of a member, with its description: each is named, and a schema and a member that say it.
+pub(super) fn gather_members(document: &mut Value, named: &[(&str, &str, &str)]) {
+    let schemas = &mut document["components"]["schemas"];
+    for (name, of, member) in named {
+        let said = schemas[of]["properties"][member].clone();
+        debug_assert!(said.is_object() && schemas.get(name).is_none(), "{name}: {of}.{member}");
+        let told = members(schemas).filter_map(|schema| schema.get_mut("properties"));
+        for other in told.flat_map(members) {
+            if *other == said {
+                *other = json!({"$ref": format!("#/components/schemas/{name}")});
+            }
+        }
+        schemas[name] = said;
+    }
+}
+
 /// The value that is there most often.
 fn most_frequent(values: impl Iterator<Item = Value>) -> Option<Value> {
     let mut times: BTreeMap<String, (usize, Value)> = BTreeMap::new();

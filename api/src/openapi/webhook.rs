@@ -5,7 +5,7 @@ use longshore_domain::list::fields::delivery::DELIVERY as DELIVERIES;
 use longshore_domain::list::fields::subscription::WEBHOOK as WEBHOOKS;
 use longshore_domain::webhook::delivery::{TESTS_A_MINUTE, recovery, redelivery, replay, test_body};
 use longshore_domain::webhook::event::{Event, EventType, NAMES, TEST, TYPES, example};
-use longshore_domain::webhook::subscription::{batch_schema, schema};
+use longshore_domain::webhook::subscription::{batch_schema, schema, trial_schema};
 use longshore_kernel::authentication;
 use serde_json::{Value, json};
 use utoipa::openapi::path::{HttpMethod, OperationBuilder};
@@ -41,6 +41,13 @@ pub(super) fn operations() -> Vec<Operation> {
             .schema("WebhookCreated", created())
             .answers(201, "The new webhook, with its secret.", named("WebhookCreated"), Some(shown_with_secret()))
             .with(&["ETag", "Location"]),
+        operation(subscription::try_webhook, "Tries criteria")
+            .says("Looks at the newest events of the e-shop, up to 1,000. Changes nothing.")
+            .body("WebhookToTry", members(&trial_schema()).explain(MEANINGS).explain(&[("since", "Only events since then.")]), json!({
+                "eshop": ESHOP, "event": "product_change", "criteria": {"data.fields.active": {"eq": false}},
+            }))
+            .schema("WebhookTried", tried())
+            .answers(200, "What matched.", named("WebhookTried"), Some(json!({"looked": 212, "matched": 3, "examples": []}))),
         operation(subscription::update_webhook, "Changes a webhook")
             .says("Changes the given fields. `***` in `authentication` keeps what is stored.")
             .body("WebhookToUpdate", webhook_body(false), json!({"active": true, "maxInFlight": 32}))
@@ -136,6 +143,14 @@ fn tested() -> Shape {
     body_of(&test_body())
         .about("What a test sends.")
         .explain(&[("event", "The type of the event. The example of `test` is about the webhook itself.")])
+}
+
+fn tried() -> Shape {
+    object()
+        .required("looked", any_integer())
+        .required("matched", any_integer())
+        .required("examples", array_of(named("Event")))
+        .explain(&[("examples", "The newest that match, up to three.")])
 }
 
 fn replayed() -> Shape {
@@ -262,6 +277,14 @@ const MEANINGS: &[(&str, &str)] = &[
     ("ordered", "Whether each call waits for the previous one to end."),
     ("batch", "Null: a call for each event."),
     ("maxPerSecond", "How many calls may begin in a second. Null: any number."),
+    (
+        "criteria",
+        "Conditions about the body, as in lists, such as `data.fields.quantity`. Null: every event of the types.",
+    ),
+    (
+        "select",
+        "Which members of `data` and of its `fields` are sent, beside ids and business keys. Null: all.",
+    ),
 ];
 
 /// Webhooks.
@@ -269,13 +292,18 @@ pub(super) const WEBHOOK: Described = Described {
     resource: &WEBHOOKS,
     about: "A subscription of an e-shop: event types and a destination.",
     fields: MEANINGS,
-    shapes: &[("authentication", of_webhook), ("batch", of_batch)],
+    shapes: &[
+        ("authentication", of_webhook),
+        ("batch", of_batch),
+        ("criteria", any_object),
+        ("select", || array_of(any_text())),
+    ],
     example: || {
         json!({
             "id": HOOK, "eshop": ESHOP, "event": "product_change", "events": ["product_change"],
             "destination": "https://shop.example/hooks/longshore", "active": true,
             "authentication": {"type": "bearer", "token": "***"}, "health": "healthy", "disabledReason": null,
-            "heldUntil": null, "maxInFlight": 16, "ordered": false, "batch": null, "maxPerSecond": null, "createdAt": CREATED, "changedAt": CHANGED, "version": 3,
+            "heldUntil": null, "maxInFlight": 16, "ordered": false, "batch": null, "maxPerSecond": null, "criteria": null, "select": null, "createdAt": CREATED, "changedAt": CHANGED, "version": 3,
         })
     },
 };

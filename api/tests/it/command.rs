@@ -359,6 +359,19 @@ async fn webhooks_are_listed_tested_and_recovered(_: PgPoolOptions, options: PgC
     let body =
         as_user(&["delivery", "show", sent["id"].as_str().unwrap(), "--body"]).await.ends_with(0).json();
     assert_eq!((&body["type"], &body["test"]), (&json!("product_change"), &json!(true)));
+    // what was sent is no event of a record
+    let few = r#"{"data.fields.weight": {"lte": 5}}"#;
+    let tried = ["webhook", "try", "--eshop", &eshop, "--events", "product_change", "--criteria", few];
+    assert_eq!(as_user(&tried).await.ends_with(0).stdout, "0 of the newest 0 events\n");
+    let other = ["--destination", "https://shop.example/few", "--select", "weight,active"];
+    let other = [&["webhook", "create"], &tried[2..], &other].concat();
+    assert!(as_user(&other).await.ends_with(0).stdout.contains("whsec_"));
+    let stored = json!({"criteria": {"destination": {"like": "few"}}, "select": ["criteria", "select"]});
+    let stored = world.api.post(&world.api.user, "/api/eshop-webhook/list", stored).await.expect(200).json();
+    let few: Value = serde_json::from_str(few).unwrap();
+    assert_eq!(stored["results"], json!([{"criteria": few, "select": ["weight", "active"]}]));
+    let unreadable = ["webhook", "try", "--eshop", &eshop, "--criteria", "weight < 5"];
+    assert!(as_user(&unreadable).await.ends_with(2).stderr.contains("must be JSON"));
     let unknown = as_user(&["webhook", "test", id, "--event", "weather_change"]).await.ends_with(2);
     assert!(unknown.stderr.contains("product_stock_change"), "{unknown:?}");
     // no attempt was made, so it did not arrive

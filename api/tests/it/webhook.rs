@@ -1,6 +1,7 @@
 //! `/api/eshop-webhook` and `/api/webhook-delivery` (`docs/reference/webhooks.md#webhook`).
 
 mod actions;
+mod criteria;
 mod example;
 mod replay;
 

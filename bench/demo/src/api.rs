@@ -7,7 +7,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
-use longshore_client::{Call, Client, Error, ListQuery, RetryPolicy, StatusCode, WebhookToCreate};
+use longshore_client::{
+    Call, Client, Error, EventChoice, ListQuery, RetryPolicy, StatusCode, WebhookToCreate,
+};
 pub use longshore_client::{ItemError, Job, JobState, Progress};
 use longshore_kernel::ids::random_id;
 use longshore_testkit::client::outside;
@@ -74,9 +76,7 @@ impl Api {
     ) -> anyhow::Result<Webhook> {
         let (event, destination) = (Some(event.to_owned()), destination.to_owned());
         let webhook = WebhookToCreate {
-            eshop,
-            event,
-            events: Vec::new(),
+            choice: EventChoice { eshop, event, events: Vec::new(), criteria: None, select: None },
             destination,
             active: true,
             batch: None,

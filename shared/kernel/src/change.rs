@@ -5,7 +5,8 @@
 //! appends what belongs to every change, so that no path can forget it:
 //!
 //! - an **audit record** for each row (`docs/reference/accounts.md#audit`);
-//! - an **event** for each row that some webhook of its e-shops listens to, under the same id (none listening: none);
+//! - an **event** for each row that some webhook of its e-shops listens to, and whose criteria it meets, under the same id (none
+//!   listening: none);
 //! - a **delivery** for each such webhook. That of an inactive webhook is kept and not sent
 //!   (`docs/reference/webhooks.md#disabling`).
 //!
@@ -212,6 +213,9 @@ macro_rules! recorded {
                            array_agg(CASE WHEN NOT w.ordered AND w.batch_events IS NULL THEN w.changed_at END) AS versions,
                            array_agg(w.batch_wait) AS waits
                     FROM webhook w WHERE "# + $event + r#"::text IS NOT NULL AND w.eshop_id = ANY (recorded.eshops) AND "# + $event + r#" = ANY (w.events)
+                    -- what takes time is to make JSON, so that of the type is made only where it is asked for
+                    AND (w.matches IS NULL OR jsonb_path_match(data, w.matches,
+                             CASE WHEN w.criteria ? 'type' THEN jsonb_build_object('type', "# + $event + r#") ELSE '{}' END, true))
                 ) listening
             ),
             audited AS (

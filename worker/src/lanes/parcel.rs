@@ -94,8 +94,9 @@ impl Part {
 
 impl Parcel {
     /// A delivery by itself.
-    pub(super) fn of(due: Due, organisation: OrganisationId) -> Self {
-        let parts = vec![Part::of(&due, organisation)];
+    pub(super) fn of(mut due: Due, lease: &Lease) -> Self {
+        narrow(&mut due, lease);
+        let parts = vec![Part::of(&due, lease.organisation)];
         let content = due.event.map(|event| Content {
             id: event.id.get(),
             body: event.body(),
@@ -106,10 +107,11 @@ impl Parcel {
     }
 
     /// A batch, and what of it cannot be sent, because its event has expired.
-    pub(super) fn of_batch(batch: Batch, due: Vec<Due>, organisation: OrganisationId) -> Vec<Self> {
-        let (due, expired): (Vec<_>, Vec<_>) = due.into_iter().partition(|due| due.event.is_some());
-        let mut parcels: Vec<Self> = expired.into_iter().map(|due| Self::of(due, organisation)).collect();
-        let parts: Vec<Part> = due.iter().map(|due| Part::of(due, organisation)).collect();
+    pub(super) fn of_batch(batch: Batch, due: Vec<Due>, lease: &Lease) -> Vec<Self> {
+        let (mut due, expired): (Vec<_>, Vec<_>) = due.into_iter().partition(|due| due.event.is_some());
+        due.iter_mut().for_each(|due| narrow(due, lease));
+        let mut parcels: Vec<Self> = expired.into_iter().map(|due| Self::of(due, lease)).collect();
+        let parts: Vec<Part> = due.iter().map(|due| Part::of(due, lease.organisation)).collect();
         let events: Vec<Event> = due.into_iter().filter_map(|due| due.event).collect();
         if let Some(last) = events.last() {
             let content = Content {
@@ -131,6 +133,13 @@ impl Parcel {
     /// Bytes of its body.
     pub(super) fn bytes(&self) -> usize {
         self.content.as_ref().map_or(0, |content| content.body.len())
+    }
+}
+
+/// Leaves out what the webhook did not select.
+fn narrow(due: &mut Due, lease: &Lease) {
+    if let (Some(event), Some(select)) = (&mut due.event, &lease.select) {
+        event.narrow(select);
     }
 }
 

@@ -289,7 +289,7 @@ impl<'c> Turn<'c> {
     /// Lets a delivery wait for its call, unless it is in hand or was just settled.
     fn take(&mut self, due: Due) {
         if self.ledger.take(due.id, due.attempts) {
-            self.waiting.push_back(Parcel::of(due, self.lease.organisation));
+            self.waiting.push_back(Parcel::of(due, &self.lease));
         }
     }
 
@@ -300,7 +300,7 @@ impl<'c> Turn<'c> {
             (self.dry, self.looks_for_begun) = (false, true);
             return;
         }
-        for mut parcel in Parcel::of_batch(batch, due, self.lease.organisation) {
+        for mut parcel in Parcel::of_batch(batch, due, &self.lease) {
             if parcel.bytes() > 0 {
                 parcel.room = room.take().map(|room| batch::fit(room, parcel.bytes()));
             }

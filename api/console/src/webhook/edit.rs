@@ -4,7 +4,7 @@ use axum::response::Response;
 use longshore_domain::list;
 use longshore_domain::list::fields::subscription::WEBHOOK;
 use longshore_domain::webhook::event::{SUBSCRIBABLE, TYPES};
-use longshore_domain::webhook::subscription;
+use longshore_domain::webhook::subscription::{self, Tried};
 use longshore_http::extract::{Failure, Id, permit};
 use longshore_kernel::answer::Answer;
 use longshore_kernel::ids::{EshopId, WebhookId};
@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use crate::form::{Asked, VERSION, full, integer, unchanged};
 use crate::layout::Section;
-use crate::piece::{self, alert, checked, options, switch};
+use crate::piece::{self, alert, checked, counted, number, options, switch};
 use crate::secret::{self, Once};
 use crate::visit::{Act, Done, Visit, done};
 
@@ -23,9 +23,11 @@ type Asking = Visit<permit::WriteWebhooks>;
 type Acting = Act<permit::WriteWebhooks>;
 
 /// The fields of the form, as the body of the API names them.
-const FIELDS: [&str; 12] = [
+const FIELDS: [&str; 14] = [
     "event",
     "events",
+    "criteria",
+    "select",
     "destination",
     "maxInFlight",
     "ordered",
@@ -41,19 +43,31 @@ const FIELDS: [&str; 12] = [
 /// `GET /console/eshop/{id}/webhook`.
 pub(crate) async fn new(Id(id): Id<EshopId>, mut visit: Asking) -> Result<Response, Failure> {
     let form = visit.filled(Asked::of(vec![("event", "*".to_owned()), ("maxInFlight", "16".to_owned())]));
+    Ok(page_of_new(&visit, id, &form, None).await?)
+}
+
+async fn page_of_new(
+    visit: &Asking,
+    id: EshopId,
+    form: &Asked,
+    tried: Option<&Tried>,
+) -> Result<Response, Problem> {
     let eshop =
         eshop::find(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("e-shop"))?;
     let back = format!("/console/eshop/{id}");
     let content = html! {
         p.trail { (piece::eshop(id, &eshop.name)) " / new webhook" }
         h1 { "New webhook of " (eshop.name) }
-        (visit.form(&format!("{back}/webhook"), "Create", &back, &fields(&visit, &form, None)))
+        (visit.form(&format!("{back}/webhook"), "Create", &back, &fields(visit, form, None, tried)))
     };
     Ok(visit.page(Section::Webhooks, "New webhook", &content))
 }
 
 /// `POST /console/eshop/{id}/webhook`: the only page that shows the secret.
 pub(crate) async fn create(Id(id): Id<EshopId>, act: Acting) -> Result<Response, Failure> {
+    if let Some(tried) = tried(&act, &json!(id)).await? {
+        return Ok(page_of_new(&act.visit, id, &act.form, Some(&tried)).await?);
+    }
     let mut body = body(&act.form, None);
     body.insert("eshop".to_owned(), json!(id));
     let body = Value::from(body);
@@ -72,20 +86,34 @@ pub(crate) async fn edit(Id(id): Id<WebhookId>, mut visit: Asking) -> Result<Res
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    let names = [VERSION, "event", "destination", "maxInFlight", "maxPerSecond", "ordered"];
+    let names = [VERSION, "event", "criteria", "destination", "maxInFlight", "maxPerSecond", "ordered"];
+    let selected =
+        stored["select"].as_array().map(|names| names.iter().map(text).collect::<Vec<_>>().join(", "));
     let several = stored["events"].as_array().filter(|_| stored["event"].is_null());
     let events = several.into_iter().flatten().map(|event| ("events", text(event)));
     let batch = [("batch.maxEvents", "/batch/maxEvents"), ("batch.maxWaitMs", "/batch/maxWaitMs")];
     let batch = batch.map(|(name, path)| (name, stored.pointer(path).map(text).unwrap_or_default()));
     let filled = names.iter().map(|name| (*name, text(&stored[*name]))).chain(batch).chain(events);
+    let filled = filled.chain(selected.map(|names| ("select", names)));
     let form = visit.filled(Asked::of(filled.collect()));
-    let (back, destination) = (format!("/console/webhook/{id}"), text(&stored["destination"]));
+    Ok(page_of_stored(&visit, id, &form, &stored, None))
+}
+
+fn page_of_stored(
+    visit: &Asking,
+    id: WebhookId,
+    form: &Asked,
+    stored: &Value,
+    tried: Option<&Tried>,
+) -> Response {
+    let (back, destination) =
+        (format!("/console/webhook/{id}"), stored["destination"].as_str().unwrap_or_default());
     let content = html! {
         p.trail { a href="/console/webhook" { "Webhooks" } " / " a href=(back) { (destination) } " / edit" }
         h1 { "Edit the webhook" }
-        (visit.form(&format!("{back}/edit"), "Store", &back, &fields(&visit, &form, Some(&stored))))
+        (visit.form(&format!("{back}/edit"), "Store", &back, &fields(visit, form, Some(stored), tried)))
     };
-    Ok(visit.page(Section::Webhooks, "Edit the webhook", &content))
+    visit.page(Section::Webhooks, "Edit the webhook", &content)
 }
 
 /// The stored webhook, as the API shows it: all of the same version.
@@ -98,6 +126,9 @@ async fn stored(visit: &Asking, id: WebhookId) -> Result<Value, Problem> {
 /// `POST /console/webhook/{id}/edit`.
 pub(crate) async fn store(Id(id): Id<WebhookId>, act: Acting) -> Result<Response, Failure> {
     let stored = stored(&act.visit, id).await?;
+    if let Some(tried) = tried(&act, &stored["eshop"]).await? {
+        return Ok(page_of_stored(&act.visit, id, &act.form, &stored, Some(&tried)));
+    }
     let version = act.form.version();
     let check =
         unchanged(version, "the webhook was changed since this form was opened: check it, and send it again");
@@ -106,16 +137,38 @@ pub(crate) async fn store(Id(id): Id<WebhookId>, act: Acting) -> Result<Response
     Ok(done(&format!("/console/webhook/{id}"), Done::WebhookStored, None))
 }
 
-/// The body of the API that a form says. What is left empty of the authentication stays as it is stored.
-fn body(form: &Asked, stored: Option<&Value>) -> Map<String, Value> {
+/// What a webhook with the events of the form would have been told of, where its button for that was pressed.
+async fn tried(act: &Acting, eshop: &Value) -> Result<Option<Tried>, Problem> {
+    if act.form.get("try").is_none() {
+        return Ok(None);
+    }
+    let mut body = choice(&act.form);
+    body.insert("eshop".to_owned(), eshop.clone());
+    subscription::try_out(act.visit.services(), act.visit.scope(), body.into()).await.map(Some)
+}
+
+/// The members of the body of the API that say of which events it is.
+fn choice(form: &Asked) -> Map<String, Value> {
     let mut body = Map::new();
-    body.insert("destination".to_owned(), json!(form.get("destination").unwrap_or_default()));
     let (event, events) = (form.get("event"), form.all("events").collect::<Vec<_>>());
     // both, where both are chosen: the rule of the API refuses them, unless they say the same
     body.extend(event.map(|event| ("event".to_owned(), json!(event))));
     if event.is_none() || !events.is_empty() {
         body.insert("events".to_owned(), json!(events));
     }
+    // what is no JSON is refused by the rule of the API
+    let criteria =
+        form.get("criteria").map(|text| serde_json::from_str(text).unwrap_or_else(|_| json!(text)));
+    body.insert("criteria".to_owned(), criteria.unwrap_or_default());
+    let select = form.get("select").map(|names| names.split(',').map(str::trim).collect::<Vec<_>>());
+    body.insert("select".to_owned(), json!(select));
+    body
+}
+
+/// The body of the API that a form says. What is left empty of the authentication stays as it is stored.
+fn body(form: &Asked, stored: Option<&Value>) -> Map<String, Value> {
+    let mut body = choice(form);
+    body.insert("destination".to_owned(), json!(form.get("destination").unwrap_or_default()));
     body.extend(form.get("maxInFlight").map(|most| ("maxInFlight".to_owned(), integer(most))));
     let batch = [("maxEvents", "batch.maxEvents"), ("maxWaitMs", "batch.maxWaitMs")];
     let batch =
@@ -131,7 +184,7 @@ fn body(form: &Asked, stored: Option<&Value>) -> Map<String, Value> {
     body
 }
 
-fn fields(visit: &Asking, form: &Asked, stored: Option<&Value>) -> Markup {
+fn fields(visit: &Asking, form: &Asked, stored: Option<&Value>, tried: Option<&Tried>) -> Markup {
     let refused = &visit.refused;
     html! {
         @if stored.is_some() { input type="hidden" name=(VERSION) value=[form.get(VERSION)]; } @else { (secret::one_time_key(visit)) }
@@ -150,6 +203,13 @@ fn fields(visit: &Asking, form: &Asked, stored: Option<&Value>) -> Markup {
                 }
                 @if let Some(wrong) = refused.message("events") { span.wrong { (full(wrong)) } }
             }
+            details open[["criteria", "select"].iter().any(|name| form.get(name).is_some()) || tried.is_some()] {
+                summary { "Only some of these events, or a part of each" }
+                (checked(form, refused, "criteria", "Criteria: {\"data.fields.quantity\": {\"lte\": 5}}", "text"))
+                (checked(form, refused, "select", "Fields that are sent: quantity, warehouse; empty: all", "text"))
+                button type="submit" name="try" value="1" { "Try" }
+                @if let Some(tried) = tried { (shown(tried)) }
+            }
         }
         fieldset {
             legend { "Delivery" }
@@ -161,6 +221,17 @@ fn fields(visit: &Asking, form: &Asked, stored: Option<&Value>) -> Markup {
             p.muted { "Without a number, each event has a call of its own. With 100, the receiver gets batches: 10,000 changes arrive in 100 calls." }
         }
         (secret::credentials(visit, form, stored, ["authentication", "Authentication", "Kind"]))
+    }
+}
+
+/// What matched, and the beginning of it.
+fn shown(tried: &Tried) -> Markup {
+    html! {
+        p role="status" {
+            @if tried.looked == 0 { "Webhooks of this e-shop were told of no such event yet." }
+            @else { (number(tried.matched)) " of the newest " (counted(tried.looked, "event", "events")) " match." }
+        }
+        @for example in &tried.examples { pre tabindex="0" { code { (example.get()) } } }
     }
 }
 

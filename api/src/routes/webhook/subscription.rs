@@ -9,6 +9,7 @@ use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, IfMatch, JsonBody, May, Once, OptionalJson, Prefer, permit};
 use longshore_kernel::crypto::sha256;
 use longshore_kernel::ids::WebhookId;
+use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
 
 use crate::routes::job::answer::accepted;
@@ -25,6 +26,16 @@ pub async fn create_webhook(
         subscription::create(&services, context, body.value).await
     })
     .await
+}
+
+/// `POST /api/eshop-webhook/try`: what a webhook would have been told of.
+pub async fn try_webhook(
+    State(services): State<Arc<Services>>,
+    may: May<permit::ReadWebhooks>,
+    body: JsonBody,
+) -> Result<Response, Failure> {
+    let tried = subscription::try_out(&services, may.scope(), body.value).await?;
+    Ok(view::json(serde_json::to_string(&tried).map_err(Problem::internal)?))
 }
 
 /// `PUT /api/eshop-webhook/{id}`: changes the given fields.

@@ -44,31 +44,55 @@ fn each<'s>(listeners: &[Listeners<'s>]) -> impl Iterator<Item = (Uuid, &'s (Uui
     listeners.iter().flat_map(|(organisation, shops)| shops.iter().map(|shop| (*organisation, shop)))
 }
 
-/// The types of events that each webhook hears of.
-async fn subscribed(psql: &mut PgConnection) -> sqlx::Result<HashMap<Uuid, Vec<String>>> {
-    let found: Vec<(Uuid, Vec<String>)> =
-        sqlx::query_as("SELECT id, events FROM webhook").fetch_all(psql).await?;
-    Ok(found.into_iter().collect())
+/// What criteria of a webhook may be about.
+pub(crate) const OF_CHANGED: &str = "data.changedFields";
+
+/// Which events a webhook hears of.
+struct Subscribed {
+    types: Vec<String>,
+    /// Only changes of this field.
+    field: Option<String>,
+}
+
+impl Subscribed {
+    fn hears(&self, kind: &String, changed: &[String]) -> bool {
+        self.types.contains(kind) && self.field.as_ref().is_none_or(|field| changed.contains(field))
+    }
+}
+
+/// Which events each webhook hears of.
+async fn subscribed(psql: &mut PgConnection) -> sqlx::Result<HashMap<Uuid, Subscribed>> {
+    let found: Vec<(Uuid, Vec<String>, Option<String>)> =
+        sqlx::query_as("SELECT id, events, criteria -> $1 ->> 'eq' FROM webhook")
+            .bind(OF_CHANGED)
+            .fetch_all(psql)
+            .await?;
+    Ok(found.into_iter().map(|(id, types, field)| (id, Subscribed { types, field })).collect())
 }
 
 /// Compares the deliveries as the destinations and as the service recorded them.
 async fn delivered(psql: &mut PgConnection, listeners: &[Listeners<'_>]) -> anyhow::Result<Vec<Check>> {
-    let events: Vec<(Uuid, Uuid, Uuid, String)> =
-        sqlx::query_as("SELECT organisation_id, id, entity_id, type FROM event")
-            .fetch_all(&mut *psql)
-            .await?;
+    let events: Vec<(Uuid, Uuid, Uuid, String, Vec<String>)> = sqlx::query_as(
+        "SELECT organisation_id, id, entity_id, type, ARRAY(SELECT jsonb_array_elements_text(data -> 'changedFields')) FROM event",
+    )
+    .fetch_all(&mut *psql)
+    .await?;
     let subscribed = subscribed(psql).await?;
     let (mut untold, mut invented, mut unbelievable) = (Vec::new(), Vec::new(), Vec::new());
     let (mut promised, mut accepted) = (0, 0);
     for (organisation, (webhook, shop)) in each(listeners) {
         let book = shop.book();
         let to = subscribed.get(webhook);
-        let due = events.iter().filter(|(of, _, entity, kind)| {
+        let due = events.iter().filter(|(of, _, entity, kind, changed)| {
             // a test is sent only to its own webhook
             *of == organisation
-                && if kind == "test" { entity == webhook } else { to.is_none_or(|to| to.contains(kind)) }
+                && if kind == "test" {
+                    entity == webhook
+                } else {
+                    to.is_none_or(|to| to.hears(kind, changed))
+                }
         });
-        let entities: HashMap<Uuid, Uuid> = due.map(|(_, id, entity, _)| (*id, *entity)).collect();
+        let entities: HashMap<Uuid, Uuid> = due.map(|(_, id, entity, ..)| (*id, *entity)).collect();
         promised += entities.len() as u64;
         accepted += book.accepted.len() as u64;
         untold.extend(
@@ -97,7 +121,9 @@ async fn delivered(psql: &mut PgConnection, listeners: &[Listeners<'_>]) -> anyh
                WHERE redelivery_of IS NULL GROUP BY event_id, webhook_id) ended
          FULL JOIN (SELECT event.id, webhook.id AS webhook FROM event JOIN webhook USING (organisation_id)
                     WHERE CASE event.type WHEN 'test' THEN event.entity_id = webhook.id
-                          ELSE event.type = ANY (webhook.events) END) due
+                          ELSE event.type = ANY (webhook.events) AND coalesce(
+                              event.data -> 'changedFields' ? (webhook.criteria -> 'data.changedFields' ->> 'eq'),
+                              webhook.criteria IS NULL) END) due
            ON (due.id, due.webhook) = (ended.event_id, ended.webhook_id)
          WHERE due.id IS NULL OR ended.states IS DISTINCT FROM 'delivered'
            -- what was given up counts as recovered
@@ -145,7 +171,14 @@ pub(super) async fn derived(psql: &mut PgConnection, listeners: &[Listeners<'_>]
         // events of several types tell the fields of an order: one who hears of one type knows the status only
         let is_partial = subscribed
             .get(webhook)
-            .is_some_and(|events| events.iter().all(|event| event.starts_with("expedition_")));
+            .is_some_and(|to| to.types.iter().all(|event| event.starts_with("expedition_")));
+        // one that selects them is sent the changes of one field
+        let only = subscribed.get(webhook).and_then(|to| to.field.as_ref());
+        let others = book
+            .fields
+            .iter()
+            .filter(|((_, field), (_, held))| only.is_some_and(|only| only != field && held.is_some()));
+        found.extend(others.map(|((_, field), _)| format!("{} was sent {field}", shop.name)));
         if book.unversioned > 0 {
             found.push(format!("{} got {} changes without a version", shop.name, book.unversioned));
         }

@@ -1,6 +1,7 @@
 //! Events: what webhooks may listen to, and the body in which they hear of it (`docs/reference/webhooks.md#body`).
 
 pub mod example;
+pub(super) mod member;
 
 use std::fmt::Write as _;
 
@@ -18,6 +19,9 @@ use longshore_kernel::json::compact;
 
 /// A body has fewer bytes than this.
 pub const BODY_LIMIT: usize = 20_000;
+
+/// Members of `data` that a webhook is sent whatever it selects: by them a receiver knows the record, and what is newer.
+const ALWAYS: &[&str] = &["id", "version", "changedFields", "productSku", "orderNumber", "externalId"];
 
 /// An event as it is sent.
 #[derive(Clone, Debug)]
@@ -55,6 +59,20 @@ impl Event {
         let mut body = String::with_capacity(160 + self.data.len());
         self.write(&mut body);
         body.into()
+    }
+
+    /// Leaves out what a webhook did not select of `data` and of `data.fields`. What is about the webhook itself stays whole.
+    pub fn narrow(&mut self, select: &[String]) {
+        if [RESTORED.name, TEST.name].contains(&self.kind.as_str()) {
+            return;
+        }
+        let Ok(Value::Object(mut data)) = serde_json::from_str(&self.data) else { return };
+        let is_selected = |name: &String| select.contains(name);
+        data.retain(|name, _| ALWAYS.contains(&name.as_str()) || name == "fields" || is_selected(name));
+        if let Some(Value::Object(fields)) = data.get_mut("fields") {
+            fields.retain(|name, _| is_selected(name));
+        }
+        self.data = Value::from(data).to_string();
     }
 
     fn write(&self, body: &mut String) {

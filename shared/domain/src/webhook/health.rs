@@ -228,6 +228,10 @@ pub struct Webhook {
     pub batch_events: Option<i32>,
     /// For how long the first of them waits, in milliseconds.
     pub batch_wait_ms: f64,
+    /// Which events of its types it is told of; nothing: all.
+    pub criteria: Option<Value>,
+    /// What it is sent of each; nothing: all.
+    pub selected: Option<Vec<String>>,
     /// When it was created.
     pub created_at: DateTime<Utc>,
     /// Secrets that were rotated away and still sign.
@@ -269,7 +273,7 @@ pub async fn find(db: &Database, scope: &Scope, id: WebhookId) -> Result<Option<
         r#"SELECT w.id, w.organisation_id, o.name AS organisation, w.eshop_id, s.name AS eshop,
                   coalesce(w.event, array_to_string(w.events, ', ')) AS "event!", w.destination,
                   w.active, w.authentication_type, w.disabled_reason, w.disabled_at, w.max_in_flight, w.ordered,
-                  w.max_per_second::float8, w.batch_events, (extract(epoch FROM w.batch_wait) * 1000)::float8 AS "batch_wait_ms!", w.created_at, f.secrets AS "former_secrets!", f.until AS "former_sign_until?",
+                  w.max_per_second::float8, w.batch_events, (extract(epoch FROM w.batch_wait) * 1000)::float8 AS "batch_wait_ms!", w.criteria, w.selected, w.created_at, f.secrets AS "former_secrets!", f.until AS "former_sign_until?",
                   l.failures, l.failing_since, l.probe_at, l.probes,
                   CASE WHEN l.held_until > now() THEN l.held_until END AS held_until, l.leased_until > now() AS "leased!",
                   (SELECT count(*) FROM (SELECT FROM delivery d WHERE d.webhook_id = w.id LIMIT $4) AS n) AS "waiting!",

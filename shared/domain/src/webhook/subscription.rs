@@ -4,20 +4,24 @@
 //! addition to the signature.
 
 mod edit;
+mod filter;
 mod rotation;
 pub(super) mod stored;
+mod trial;
 
 use serde_json::Value;
 use sqlx::PgConnection;
 
 use self::edit::{Edit, NewWebhook};
-pub use self::edit::{batch_schema, schema};
+pub use self::edit::{batch_schema, schema, trial_schema};
 pub use self::rotation::{SEALED, SEALED_FORMER, rotate_secret};
-use self::stored::{Batching, ENTITY, location, lock, seal_authentication, secret_place, shown};
+use self::stored::{Batching, ENTITY, Settings, location, lock, seal_authentication, secret_place, shown};
+pub use self::trial::{Tried, try_out};
 use super::delivery;
 use super::lane;
 use crate::calling::secret::{self, Signing as _};
 use crate::calling::signature;
+use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
 pub use longshore_kernel::authentication::Authentication;
 use longshore_kernel::cause::causes;
@@ -31,29 +35,18 @@ use longshore_kernel::services::Services;
 
 /// Creates a webhook (`POST /api/eshop-webhook`). Its secret is shown in this answer, and in no repetition of it.
 pub async fn create(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
-    let (new, eshop, refused) = NewWebhook::read(&services.outbound, body);
     let scope = context.scope();
-    let organisation = sqlx::query_scalar!(
-        r#"SELECT organisation_id AS "organisation: OrganisationId" FROM eshop
-           WHERE in_scope($1, organisation_id) AND in_eshop($2, id) AND id = $3"#,
-        scope.organisations() as Option<&[OrganisationId]>,
-        scope.eshop() as Option<EshopId>,
-        eshop.unwrap_or_default().get(),
-    )
-    .fetch_optional(&services.db.main)
-    .await?;
-    let Some((new, organisation)) = new.zip(organisation) else {
-        let unknown = || Violation::new("eshop", "unknown_reference", "does not exist");
-        let found = organisation.is_none().then(unknown).into_iter().collect();
-        return Err(Problem::invalid(with_found(refused, found)));
-    };
+    let read = NewWebhook::read(&services.outbound, body);
+    let (new, eshop, organisation) = of_eshop(services, scope, read).await?;
     let id = WebhookId::new();
     let secret = signature::new_secret();
     let sealed_secret = services.vault.seal(&secret_place(id), &secret).map_err(Problem::internal)?;
     let sealed = seal_authentication(&services.vault, id, &new.authentication)?;
     let mut change = Change::begin(services).await?;
     change.must_have_room(organisation, Kind::Webhook).await?;
-    has_room(change.connection(), new.eshop, services.outbound.webhooks_per_eshop).await?;
+    has_room(change.connection(), eshop, services.outbound.webhooks_per_eshop).await?;
+    let Settings { subscribed, filter, .. } = &new.settings;
+    let matches = filter.compiled(change.connection(), &new.conditions).await?;
     let recorded = record_change!(
         change.connection(),
         context.origin,
@@ -62,8 +55,8 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
         None,
         "WITH made AS (
              INSERT INTO webhook (id, organisation_id, eshop_id, event, events, destination, active, authentication_type,
-                 authentication, secret, max_in_flight, ordered, batch_events, batch_wait, max_per_second)
-             VALUES ($9, $10, $11, $12, $21, $13, $14, $15, $16, $17, $18, $19, $22, $23, $24::float8)
+                 authentication, secret, max_in_flight, ordered, batch_events, batch_wait, max_per_second, criteria, matches, selected)
+             VALUES ($9, $10, $11, $12, $21, $13, $14, $15, $16, $17, $18, $19, $22, $23, $24::float8, $25, $26::text::jsonpath, $27)
              RETURNING *
          ), lane AS (
              INSERT INTO webhook_lane (webhook_id) SELECT id FROM made
@@ -78,32 +71,62 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
                         'ordered', jsonb_build_array(NULL, ordered),
                         'batch', jsonb_build_array(NULL, webhook_batch_shown(batch_events, batch_wait)),
                         'maxPerSecond', jsonb_build_array(NULL, max_per_second),
+                        'criteria', jsonb_build_array(NULL, criteria),
+                        'select', jsonb_build_array(NULL, to_jsonb(selected)),
                         'secret', jsonb_build_array(NULL, '***')) AS changes,
                     '{}'::jsonb AS data
              FROM made
          )",
         id.get(),
         organisation.get(),
-        new.eshop.get(),
-        new.subscribed.event.as_deref(),
-        new.destination,
-        new.active,
+        eshop.get(),
+        subscribed.event.as_deref(),
+        new.settings.destination,
+        new.settings.active,
         new.authentication.kind(),
         sealed.as_deref() as Option<&[u8]>,
         sealed_secret,
-        new.max_in_flight,
-        new.ordered,
+        new.settings.max_in_flight,
+        new.settings.ordered,
         Authentication::masked(new.authentication.kind()),
-        &new.subscribed.events,
-        new.batch.map(|batch| batch.max_events),
-        Batching::wait(new.batch),
-        new.max_per_second,
+        &subscribed.events,
+        new.settings.batch.map(|batch| batch.max_events),
+        Batching::wait(new.settings.batch),
+        new.settings.max_per_second,
+        filter.criteria.as_ref() as Option<&Value>,
+        matches,
+        filter.select.as_deref() as Option<&[String]>,
     )
     .await?;
     change.note(recorded);
     let webhook = shown(change.connection(), scope, id).await?;
     let stored = Answer::created(location(id), webhook.version, webhook.json);
     secret::answer_with(change, context, stored, &secret).await
+}
+
+/// What was read of a body, its e-shop, which must be in the scope, and the organisation of that; what is wrong with all is
+/// refused together.
+async fn of_eshop<T>(
+    services: &Services,
+    scope: &Scope,
+    (read, eshop, refused): (Option<T>, Option<EshopId>, Vec<Violation>),
+) -> Result<(T, EshopId, OrganisationId), Problem> {
+    let eshop = eshop.unwrap_or_default();
+    let organisation = sqlx::query_scalar!(
+        r#"SELECT organisation_id AS "organisation: OrganisationId" FROM eshop
+           WHERE in_scope($1, organisation_id) AND in_eshop($2, id) AND id = $3"#,
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
+        eshop.get(),
+    )
+    .fetch_optional(&services.db.main)
+    .await?;
+    let Some((read, organisation)) = read.zip(organisation) else {
+        let unknown = || Violation::new("eshop", "unknown_reference", "does not exist");
+        let found = organisation.is_none().then(unknown).into_iter().collect();
+        return Err(Problem::invalid(with_found(refused, found)));
+    };
+    Ok((read, eshop, organisation))
 }
 
 /// Refuses one more webhook of an e-shop that has as many as it may. A concurrent creation in the same e-shop waits until
@@ -260,6 +283,8 @@ async fn set(
         Some(authentication) => seal_authentication(&services.vault, id, authentication)?,
         None => None,
     };
+    let Settings { subscribed, filter, .. } = &new.settings;
+    let matches = filter.compiled(change.connection(), &new.conditions).await?;
     let recorded = record_change!(
         change.connection(),
         context.origin,
@@ -271,7 +296,7 @@ async fn set(
          ), made AS (
              UPDATE webhook w
              SET event = $10, events = $20, destination = $11, active = $12, max_in_flight = $13, ordered = $14, batch_events = $21, batch_wait = $22,
-                 max_per_second = $23::float8,
+                 max_per_second = $23::float8, criteria = $24, matches = $25::text::jsonpath, selected = $26,
                  authentication_type = CASE WHEN $15 THEN $16 ELSE w.authentication_type END,
                  authentication = CASE WHEN $15 THEN $17 ELSE w.authentication END,
                  disabled_at = CASE WHEN $12 THEN NULL ELSE w.disabled_at END,
@@ -280,7 +305,8 @@ async fn set(
                  rotations = w.rotations + (w.active AND NOT $12)::int + (w.destination <> $11)::int, version = w.version + 1
              FROM old
              WHERE w.id = old.id AND ($15 OR (old.event, old.events, old.destination, old.active, old.max_in_flight, old.ordered, old.batch_events,
-                 old.batch_wait, old.max_per_second) IS DISTINCT FROM ($10, $20, $11, $12, $13, $14, $21, $22, $23::float8))
+                 old.batch_wait, old.max_per_second, old.criteria, old.selected)
+                 IS DISTINCT FROM ($10, $20, $11, $12, $13, $14, $21, $22, $23::float8, $24::jsonb, $26::text[]))
              RETURNING w.*
          ), no_longer_begun AS (
              DELETE FROM webhook_batch b USING made WHERE b.webhook_id = made.id AND made.batch_events IS NULL
@@ -308,6 +334,8 @@ async fn set(
                         ('batch', webhook_batch_shown(old.batch_events, old.batch_wait),
                             webhook_batch_shown(made.batch_events, made.batch_wait)),
                         ('maxPerSecond', to_jsonb(old.max_per_second), to_jsonb(made.max_per_second)),
+                        ('criteria', old.criteria, made.criteria),
+                        ('select', to_jsonb(old.selected), to_jsonb(made.selected)),
                         ('disabledReason', to_jsonb(old.disabled_reason), to_jsonb(made.disabled_reason)),
                         ('authentication', CASE WHEN $15 THEN $18::jsonb END, CASE WHEN $15 THEN $19::jsonb END)
                      ) AS f (field, was, becomes)
@@ -316,23 +344,26 @@ async fn set(
              FROM made JOIN old USING (id)
          )",
         id.get(),
-        new.subscribed.event.as_deref(),
-        new.destination,
-        new.active,
-        new.max_in_flight,
-        new.ordered,
+        subscribed.event.as_deref(),
+        new.settings.destination,
+        new.settings.active,
+        new.settings.max_in_flight,
+        new.settings.ordered,
         new.new_authentication.is_some(),
         new.new_authentication.as_ref().map_or("none", Authentication::kind),
         sealed.as_deref() as Option<&[u8]>,
         Authentication::masked(&new.old_authentication),
         Authentication::masked(new.new_authentication.as_ref().map_or("none", Authentication::kind)),
-        &new.subscribed.events,
-        new.batch.map(|batch| batch.max_events),
-        Batching::wait(new.batch),
-        new.max_per_second,
+        &subscribed.events,
+        new.settings.batch.map(|batch| batch.max_events),
+        Batching::wait(new.settings.batch),
+        new.settings.max_per_second,
+        filter.criteria.as_ref() as Option<&Value>,
+        matches,
+        filter.select.as_deref() as Option<&[String]>,
     )
     .await?;
-    if change.note(recorded) > 0 && new.active {
+    if change.note(recorded) > 0 && new.settings.active {
         change.note_lanes([id]);
     }
     // as a rotation: no lease is granted, and none renewed unchanged, to a worker that has read the webhook as it was

@@ -454,3 +454,52 @@ async fn a_probe_that_was_not_recorded_leaves_no_batch_with_other_events(
         lane::release(&world.services.db, &[(hook.id, lease.token)]).await.unwrap();
     }
 }
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_is_selected_is_sent_alone_in_a_batch_and_by_a_test(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let alone = world.hook("/alone", json!({"select": ["weight"]})).await;
+    let batch = json!({"select": ["name"], "batch": {"maxEvents": 10}});
+    let batching = world.batching("/batch", batch).await;
+    let bodies = |hook: &Hook| -> Vec<Value> {
+        let receipts = world.receiver.receipts_at(&hook.path);
+        let read = |receipt: &Receipt| -> Value { serde_json::from_slice(&receipt.body).unwrap() };
+        let events = receipts.iter().map(read).flat_map(|body| match &body["events"] {
+            Value::Array(events) => events.clone(),
+            _ => vec![body],
+        });
+        events.collect()
+    };
+    for (hook, fields) in [(&alone, json!({})), (&batching, json!({"name": "no 1"}))] {
+        world.events(hook, 2).await;
+        world.drain(hook).await;
+        let sent = bodies(hook);
+        assert_eq!(sent.len(), 2);
+        let names: Vec<_> = sent[0]["data"].as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!((names, &sent[0]["data"]["fields"]), (vec!["changedFields", "fields", "id"], &fields));
+        for receipt in world.receiver.receipts_at(&hook.path) {
+            hook.verifier.verify(&receipt).unwrap();
+        }
+        send_test(&world.services, &world.context(), hook.id, Some(json!({"event": "product_change"})))
+            .await
+            .unwrap();
+        world.drain(hook).await;
+        let test = bodies(hook).pop().unwrap();
+        assert_eq!((&test["test"], test["data"].get("organisation")), (&json!(true), None));
+    }
+    // what is tried again is sent as the webhook is by then
+    world.receiver.answer("/alone", Answer::Status(500));
+    world.events(&alone, 1).await;
+    world.drain(&alone).await;
+    let all = json!({"select": null});
+    subscription::update(&world.services, &world.context(), alone.id, all, |_| Ok(())).await.unwrap();
+    world.receiver.answer("/alone", Answer::Status(200));
+    world.make_due(&alone).await;
+    world.drain(&alone).await;
+    let sent = bodies(&alone);
+    assert_eq!(sent[sent.len() - 2]["data"]["fields"], json!({}));
+    assert_eq!(sent[sent.len() - 1]["data"]["fields"], json!({"name": "no 1"}));
+}

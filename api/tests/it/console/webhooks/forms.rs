@@ -104,3 +104,60 @@ async fn batches_are_chosen_by_their_size_and_left_by_none(_: PgPoolOptions, opt
     send(&browser, &edit, &fields("4", "", "")).await.expect(303);
     assert!(browser.open(&page).await.expect(200).text.contains("none: a call for each event"));
 }
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn criteria_are_tried_before_they_are_stored(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let browser = Browser::new(api, &api.superadmin);
+    let new = format!("/console/eshop/{}/webhook", api.tenant.eshop);
+    let criteria = r#"{"data.fields.weight": {"lte": 5}}"#;
+    let fields = |criteria: &'static str, button: &'static str| {
+        [
+            ("event", "product_change"),
+            ("destination", "https://shop.example/few"),
+            ("maxInFlight", "16"),
+            ("criteria", criteria),
+            ("select", "weight, active"),
+            (button, "1"),
+        ]
+    };
+    let hooks = async || world.count("SELECT count(*) FROM webhook WHERE destination LIKE '%few'").await;
+    let tried = send(&browser, &new, &fields(criteria, "try")).await.expect(200).text;
+    assert!(tried.contains("were told of no such event yet") && tried.contains("https://shop.example/few"));
+    webhook(api, "https://shop.example/all").await;
+    for (sku, weight) in [("light", 5), ("heavy", 50)] {
+        let product = serde_json::json!({
+            "eshops": [api.tenant.eshop], "organisation": api.tenant.organisation, "productSku": sku, "internalSku": sku,
+            "name": "Mug", "weight": weight, "imeiCheckRequired": false, "active": true,
+        });
+        api.post(&api.user, "/api/product", product).await.expect(201);
+    }
+    let tried = send(&browser, &new, &fields(criteria, "try")).await.expect(200).text;
+    assert!(tried.contains("1 of the newest 2 events match") && tried.contains("light"), "{tried}");
+    assert!(!tried.contains("heavy"));
+    let refused =
+        send(&browser, &new, &fields(r#"{"data.fields.weigth": {"lte": 5}}"#, "try")).await.expect(400).text;
+    assert!(refused.contains("did you mean data.fields.weight?"), "{refused}");
+    assert!(
+        send(&browser, &new, &fields("light ones", "try"))
+            .await
+            .expect(400)
+            .text
+            .contains("id=\"wrong-criteria\"")
+    );
+    assert_eq!(hooks().await, 0);
+    send(&browser, &new, &fields(criteria, "other")).await.expect(200);
+    assert_eq!(hooks().await, 1);
+    let id = "SELECT id::text FROM webhook WHERE destination LIKE '%few'";
+    let id: String = sqlx::query_scalar(id).fetch_one(&world.owner).await.unwrap();
+    let page = browser.open(&format!("/console/webhook/{id}")).await.expect(200).text;
+    assert!(page.contains("ids and business keys, <code>weight</code>, <code>active</code>"), "{page}");
+    let edit = format!("/console/webhook/{id}/edit");
+    let form = browser.open(&edit).await.expect(200).text;
+    assert!(form.contains("value=\"weight, active\"") && form.contains("data.fields.weight"), "{form}");
+    assert!(
+        send(&browser, &edit, &fields(criteria, "try")).await.expect(200).text.contains("1 of the newest")
+    );
+    send(&browser, &edit, &fields(criteria, "other")).await.expect(303);
+}

@@ -79,6 +79,9 @@ const FIELDS: &[Field] = &[
     Field::number("maxPerSecond", "{t}.max_per_second").or_null(),
     Field::boolean("ordered", "{t}.ordered"),
     Field::object("batch", BATCH).shown_as("webhook_batch_shown({t}.batch_events, {t}.batch_wait)").or_null(),
+    Field::json("criteria", "{t}.criteria").or_null(),
+    // null, or names: no list is asked about them
+    Field::json("select", "to_jsonb({t}.selected)").or_null(),
     Field::timestamp("createdAt", "{t}.created_at"),
     Field::timestamp("changedAt", "{t}.changed_at"),
     Field::integer("version", "{t}.version"),

@@ -220,8 +220,10 @@ pub struct Delivery {
     pub name: Option<String>,
     /// When the event happened.
     pub event_at: Option<DateTime<Utc>>,
-    /// JSON of the `data` of the body; nothing where the event is no longer kept.
+    /// JSON of the `data` of the event; nothing where it is no longer kept.
     pub data: Option<String>,
+    /// The members of it that the webhook is sent; nothing: all.
+    pub selected: Option<Vec<String>>,
     /// Its state.
     pub state: DeliveryState,
     /// Its calls: `[{number, at, durationMs, status, error, response}]`.
@@ -243,10 +245,10 @@ impl Delivery {
         self.entity.is_some_and(|entity| event::is_test(self.webhook_id, entity))
     }
 
-    /// The body, byte by byte as every attempt sends and signs it; nothing where the event is no longer kept.
+    /// The body, byte by byte as an attempt sends and signs it now; nothing where the event is no longer kept.
     #[must_use]
     pub fn body(&self) -> Option<Bytes> {
-        let event = Event {
+        let mut event = Event {
             id: self.event_id,
             kind: self.event.clone()?,
             entity: self.entity?,
@@ -256,6 +258,9 @@ impl Delivery {
             request_id: None,
             traceparent: None,
         };
+        if let Some(select) = &self.selected {
+            event.narrow(select);
+        }
         Some(event.body())
     }
 }
@@ -268,7 +273,7 @@ pub async fn find(db: &Database, scope: &Scope, id: DeliveryId) -> Result<Option
                   coalesce(e.type, d.event_type) AS event, e.entity_type AS "entity_type?",
                   coalesce(e.entity_id, d.entity_id) AS entity, 
                   coalesce(e.data ->> 'productSku', e.data ->> 'orderNumber') AS name,
-                  e.at AS "event_at?", e.data::text AS "data?", d.state AS "state!: DeliveryState",
+                  e.at AS "event_at?", e.data::text AS "data?", w.selected, d.state AS "state!: DeliveryState",
                   d.attempts AS "attempts!", d.redelivery_of AS "redelivery_of: DeliveryId", d.created_at AS "created_at!", d.next_attempt_at, d.finished_at
            FROM (
                SELECT id, webhook_id, eshop_id, NULL::uuid AS organisation_id, event_id, NULL AS event_type,

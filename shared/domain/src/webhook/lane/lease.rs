@@ -40,6 +40,8 @@ pub struct Lease {
     pub batches: bool,
     /// How many calls may begin in a second.
     pub rate: Option<f64>,
+    /// The members of `data` that it is sent; nothing: all.
+    pub select: Option<Vec<String>>,
     /// The state of its breaker. Where it is open, its pause is over: one probe may be sent.
     pub breaker: Breaker,
     /// The version of the subscription that this is of.
@@ -104,7 +106,7 @@ pub async fn lease(
            SELECT leased.webhook_id, leased.token, leased.rotations, leased.failures, leased.probes,
                   leased.nothing_before, clock_timestamp() AS "now!", w.organisation_id AS "organisation_id!",
                   w.destination AS "destination!", w.authentication, w.secret AS "secret!",
-                  w.former_secrets AS "former_secrets!", w.max_in_flight AS "max_in_flight!", w.ordered AS "ordered!", w.batch_events IS NOT NULL AS "batches!", w.max_per_second::float8, w.changed_at AS "changed_at!",
+                  w.former_secrets AS "former_secrets!", w.max_in_flight AS "max_in_flight!", w.ordered AS "ordered!", w.batch_events IS NOT NULL AS "batches!", w.max_per_second::float8, w.selected, w.changed_at AS "changed_at!",
                   before.given_back AS "given_back!", d.id AS "delivery_id?: DeliveryId", d.event_id AS "event_id?: EventId",
                   d.attempt_count AS "attempt_count?", d.next_attempt_at AS "next_attempt_at?", e.type AS "event_type?",
                   e.entity_id AS "entity_id?", e.at AS "at?", e.data AS "data?", e.request_id AS "request_id?",
@@ -165,6 +167,7 @@ struct Row {
     ordered: bool,
     batches: bool,
     max_per_second: Option<f64>,
+    selected: Option<Vec<String>>,
     changed_at: DateTime<Utc>,
     failures: i32,
     probes: Option<i32>,
@@ -225,6 +228,7 @@ impl Row {
             ordered: self.ordered,
             batches: self.batches,
             rate: self.max_per_second,
+            select: self.selected.clone(),
             breaker: self.breaker(),
             version: self.changed_at,
             rotations: self.rotations,

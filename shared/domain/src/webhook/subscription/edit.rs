@@ -1,8 +1,11 @@
 //! What a request wants of a webhook, read by the rules of its fields.
 
+use chrono::{DateTime, Utc};
 use serde_json::Value;
 
-use super::stored::{Batching, Stored, Subscribed};
+use super::filter::{self, Filter};
+use super::stored::{Batching, Settings, Stored, Subscribed};
+use crate::list::document::Condition;
 use crate::list::fields::event::{NAMES, SUBSCRIBABLE};
 use crate::list::fields::subscription::WEBHOOK;
 use longshore_kernel::authentication::{self, Authentication};
@@ -11,7 +14,7 @@ use longshore_kernel::destination::{destination, is_same_origin};
 use longshore_kernel::echo::Echo;
 use longshore_kernel::ids::EshopId;
 use longshore_kernel::input::{
-    Given, Object, Reader, Rule, Schema, array, boolean, id, int32, number, object, one_of,
+    Given, Object, Reader, Rule, Schema, array, boolean, id, int32, number, object, one_of, timestamp,
 };
 use longshore_kernel::problem::{Problem, Violation};
 
@@ -24,23 +27,17 @@ const BATCHES_IN_FLIGHT: i32 = 4;
 /// What a new webhook is to be.
 #[derive(Debug)]
 pub(super) struct NewWebhook {
-    pub(super) eshop: EshopId,
-    pub(super) subscribed: Subscribed,
-    pub(super) destination: String,
-    pub(super) active: bool,
+    pub(super) settings: Settings,
+    /// Its criteria, read.
+    pub(super) conditions: Vec<Condition>,
     pub(super) authentication: Authentication,
-    pub(super) max_in_flight: i32,
-    pub(super) ordered: bool,
-    pub(super) batch: Option<Batching>,
-    pub(super) max_per_second: Option<f64>,
 }
 
 /// The fields that a request changes.
 #[derive(Debug, Default)]
 pub(super) struct Edit {
     pub(super) eshop: Option<EshopId>,
-    pub(super) event: Given<&'static str>,
-    pub(super) events: Option<Vec<&'static str>>,
+    pub(super) choice: Choice,
     pub(super) destination: Option<String>,
     pub(super) active: Option<bool>,
     pub(super) authentication: Given<Authentication>,
@@ -50,6 +47,90 @@ pub(super) struct Edit {
     pub(super) max_per_second: Given<f64>,
     /// Read-only members.
     pub(super) echo: Echo,
+}
+
+/// Which events a body asks for, and what of them.
+#[derive(Debug, Default)]
+pub(super) struct Choice {
+    event: Given<&'static str>,
+    events: Option<Vec<&'static str>>,
+    /// Also if it was refused.
+    has_events: bool,
+    criteria: Given<Value>,
+    select: Given<Vec<String>>,
+}
+
+/// What is tried: what a webhook of an e-shop would have been told of.
+#[derive(Debug)]
+pub(super) struct Trial {
+    pub(super) subscribed: Subscribed,
+    pub(super) filter: Filter,
+    /// Its criteria, read.
+    pub(super) conditions: Vec<Condition>,
+    /// Only of events since then.
+    pub(super) since: DateTime<Utc>,
+}
+
+/// What the body of a trial accepts.
+#[must_use]
+pub fn trial_schema() -> Schema {
+    Object::schema(|object| Trial::members(object))
+}
+
+impl Choice {
+    fn members(object: &mut Object<'_>, is_new: bool) -> Self {
+        let has_events = object.has("events");
+        if is_new && !object.has("event") && !has_events {
+            object.refuse("event", "required", "is required, unless `events` is sent");
+        }
+        Self {
+            event: object.nullable("event", one_of(SUBSCRIBABLE)),
+            events: object.optional("events", array(1..=20, one_of(NAMES))),
+            has_events,
+            criteria: object.nullable("criteria", filter::criteria()),
+            select: object.nullable("select", filter::select()),
+        }
+    }
+
+    /// What it says of a new webhook, with its criteria, read; what is wrong is refused.
+    fn judge(self, object: &mut Object<'_>) -> Option<(Subscribed, Filter, Vec<Condition>)> {
+        let filter = Filter { criteria: self.criteria.value(), select: self.select.value() };
+        let subscribed = subscribed(self.event, self.events.as_deref(), None);
+        let judged = match &subscribed {
+            // one that is refused was sent
+            Err(violation) if self.has_events && violation.property_path == "event" => Err(Vec::new()),
+            Err(violation) => Err(vec![violation.clone()]),
+            Ok(subscribed) => filter.judge(&subscribed.as_ref()?.events),
+        };
+        match judged {
+            Ok(conditions) => Some((subscribed.ok()??, filter, conditions)),
+            Err(violations) => {
+                for Violation { property_path, code, message, .. } in violations {
+                    object.refuse_other(&property_path, code, message);
+                }
+                None
+            }
+        }
+    }
+}
+
+impl Trial {
+    fn members(object: &mut Object<'_>) -> (Option<EshopId>, Choice, Option<DateTime<Utc>>) {
+        let eshop = object.required("eshop", id()).map(EshopId::from);
+        (eshop, Choice::members(object, true), object.optional("since", timestamp()))
+    }
+
+    /// Reads the body of a trial: what it says, its e-shop in any case, and what is wrong with it.
+    pub(super) fn read(body: Value) -> (Option<Self>, Option<EshopId>, Vec<Violation>) {
+        let rule = object(|object| {
+            let (eshop, choice, since) = Self::members(object);
+            let since = since.unwrap_or_default();
+            let of = |(subscribed, filter, conditions)| Self { subscribed, filter, conditions, since };
+            Some((choice.judge(object).map(of), eshop))
+        });
+        let ((trial, eshop), refused) = Reader::draft(body, rule);
+        (trial.filter(|_| refused.is_empty()), eshop, refused)
+    }
 }
 
 /// What the body of a creation or of an update accepts.
@@ -62,15 +143,11 @@ pub fn schema(is_new: bool) -> Schema {
 #[derive(Debug)]
 pub(super) struct Fields {
     pub(super) action: &'static str,
-    pub(super) subscribed: Subscribed,
-    pub(super) destination: String,
-    pub(super) active: bool,
+    pub(super) settings: Settings,
+    /// Its criteria, read.
+    pub(super) conditions: Vec<Condition>,
     /// Whether it becomes active, or inactive; nothing where it stays what it was.
     pub(super) switched: Option<bool>,
-    pub(super) max_in_flight: i32,
-    pub(super) ordered: bool,
-    pub(super) batch: Option<Batching>,
-    pub(super) max_per_second: Option<f64>,
     pub(super) old_authentication: String,
     /// Only where it differs.
     pub(super) new_authentication: Option<Authentication>,
@@ -81,16 +158,13 @@ impl Edit {
     fn members(object: &mut Object<'_>, outbound: &OutboundSettings, is_new: bool) -> Self {
         let or = |default| is_new.then_some(default);
         let eshop = object.required_if(is_new, "eshop", id()).map(EshopId::from);
-        if is_new && !object.has("event") && !object.has("events") {
-            object.refuse("event", "required", "is required, unless `events` is sent");
-        }
+        let choice = Choice::members(object, is_new);
         let batch = object.nullable("batch", batch());
         let most = if matches!(batch, Given::Value(_)) { BATCHES_IN_FLIGHT } else { DEFAULT_IN_FLIGHT };
         let or_in_flight = is_new.then_some(most);
         Self {
             eshop,
-            event: object.nullable("event", one_of(SUBSCRIBABLE)),
-            events: object.optional("events", array(1..=20, one_of(NAMES))),
+            choice,
             destination: object.required_if(is_new, "destination", destination(outbound)),
             active: object.optional_with("active", boolean(), or(true)),
             authentication: object.nullable("authentication", authentication::read(authentication::TYPES)),
@@ -126,40 +200,42 @@ impl Edit {
                 .unmask(kept)
                 .map_err(|member| authentication::nothing_stored("authentication", member))?,
         };
-        let heard = old.subscribed();
-        let subscribed = subscribed(self.event, self.events.as_deref(), Some(&heard))
+        let was = old.settings();
+        let Choice { event, events, criteria, select, .. } = self.choice;
+        let subscribed = subscribed(event, events.as_deref(), Some(&was.subscribed))
             .map_err(|violation| Problem::invalid(vec![violation]))?
-            .unwrap_or_else(|| heard.clone());
-        let (was_batching, batch) = (old.batching(), self.batch.or_keep(old.batching()));
-        let ordered = self.ordered.unwrap_or(old.ordered);
+            .unwrap_or_else(|| was.subscribed.clone());
+        let batch = self.batch.or_keep(was.batch);
+        let ordered = self.ordered.unwrap_or(was.ordered);
         let goes_together = goes_together(batch, ordered, self.max_in_flight);
         Problem::refuse(goes_together.into_iter().collect())?;
-        let most = if batch.is_some() { old.max_in_flight.min(BATCHES_IN_FLIGHT) } else { old.max_in_flight };
-        let max_in_flight = self.max_in_flight.unwrap_or(most);
-        let fields = Fields {
-            action: "webhook.update",
+        let most = if batch.is_some() { was.max_in_flight.min(BATCHES_IN_FLIGHT) } else { was.max_in_flight };
+        let filter = Filter {
+            criteria: criteria.or_keep(was.filter.criteria.clone()),
+            select: select.or_keep(was.filter.select.clone()),
+        };
+        let conditions = filter.judge(&subscribed.events).map_err(Problem::invalid)?;
+        let settings = Settings {
             subscribed,
-            destination: self.destination.unwrap_or_else(|| old.destination.clone()),
-            active: self.active.unwrap_or(old.active),
-            switched: self.active.filter(|active| *active != old.active),
-            max_in_flight,
+            destination: self.destination.unwrap_or_else(|| was.destination.clone()),
+            active: self.active.unwrap_or(was.active),
+            max_in_flight: self.max_in_flight.unwrap_or(most),
             ordered,
             batch,
-            max_per_second: self.max_per_second.or_keep(old.max_per_second),
-            old_authentication: stored.kind().to_owned(),
-            new_authentication: (authentication != *stored).then_some(authentication),
+            max_per_second: self.max_per_second.or_keep(was.max_per_second),
+            filter,
         };
-        let only_active = fields.new_authentication.is_none()
-            && fields.subscribed == heard
-            && fields.destination == old.destination
-            && (max_in_flight, ordered, batch, fields.max_per_second)
-                == (old.max_in_flight, old.ordered, was_batching, old.max_per_second);
-        let action = match fields.active {
+        let new_authentication = (authentication != *stored).then_some(authentication);
+        let only_active =
+            new_authentication.is_none() && settings == Settings { active: settings.active, ..was };
+        let action = match settings.active {
             _ if !only_active => "webhook.update",
             true => "webhook.activate",
             false => "webhook.deactivate",
         };
-        Ok(Fields { action, ..fields })
+        let switched = self.active.filter(|active| *active != old.active);
+        let old_authentication = stored.kind().to_owned();
+        Ok(Fields { action, settings, conditions, switched, old_authentication, new_authentication })
     }
 }
 
@@ -225,35 +301,29 @@ impl NewWebhook {
         body: Value,
     ) -> (Option<Self>, Option<EshopId>, Vec<Violation>) {
         let rule = object(|object| {
-            let has_events = object.has("events");
             let given = Edit::members(object, outbound, true);
             let authentication = given.authentication.value().unwrap_or(Authentication::None);
             if authentication.clone().unmask(&Authentication::None).is_err() {
                 object.refuse("authentication", "required", "is masked, but no value is stored yet");
             }
-            let subscribed = subscribed(given.event, given.events.as_deref(), None);
-            // one that is refused was sent
-            if let Err(violation) = subscribed.as_ref()
-                && !(has_events && violation.property_path == "event")
-            {
-                object.refuse_other(&violation.property_path, violation.code, violation.message.clone());
-            }
+            let choice = given.choice.judge(object);
             let batch = given.batch.value();
             if let Some(violation) = goes_together(batch, given.ordered == Some(true), given.max_in_flight) {
                 object.refuse_other(&violation.property_path, violation.code, violation.message);
             }
             let new = || {
-                Some(Self {
-                    eshop: given.eshop?,
-                    subscribed: subscribed.ok()??,
+                let (subscribed, filter, conditions) = choice?;
+                let settings = Settings {
+                    subscribed,
                     destination: given.destination?,
                     active: given.active?,
-                    authentication,
                     max_in_flight: given.max_in_flight?,
                     ordered: given.ordered?,
                     batch,
                     max_per_second: given.max_per_second.value(),
-                })
+                    filter,
+                };
+                Some(Self { settings, conditions, authentication })
             };
             Some((given.eshop, new()))
         });

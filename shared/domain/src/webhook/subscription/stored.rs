@@ -1,8 +1,10 @@
 //! A webhook as it is stored: what a change of it, its lane and its deliveries need, with the secrets that the vault has sealed.
 
+use serde_json::Value;
 use sqlx::PgConnection;
 use sqlx::postgres::types::PgInterval;
 
+use super::filter::Filter;
 use crate::list::fields::event::{ALL, NAMES};
 use crate::list::fields::subscription::WEBHOOK;
 use crate::list::{self, Record};
@@ -24,12 +26,27 @@ pub(in crate::webhook) struct Stored {
     pub(super) destination: String,
     pub(in crate::webhook) active: bool,
     sealed_authentication: Option<Vec<u8>>,
-    pub(super) max_in_flight: i32,
-    pub(super) ordered: bool,
-    pub(super) max_per_second: Option<f64>,
+    max_in_flight: i32,
+    ordered: bool,
+    max_per_second: Option<f64>,
     batch_events: Option<i32>,
     batch_wait: PgInterval,
+    criteria: Option<Value>,
+    selected: Option<Vec<String>>,
     pub(super) version: i64,
+}
+
+/// What a webhook does.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Settings {
+    pub(super) subscribed: Subscribed,
+    pub(super) destination: String,
+    pub(super) active: bool,
+    pub(super) max_in_flight: i32,
+    pub(super) ordered: bool,
+    pub(super) batch: Option<Batching>,
+    pub(super) max_per_second: Option<f64>,
+    pub(super) filter: Filter,
 }
 
 /// What a webhook hears of.
@@ -134,15 +151,19 @@ pub(super) fn location(id: WebhookId) -> String {
 }
 
 impl Stored {
-    /// What it hears of.
-    pub(super) fn subscribed(&self) -> Subscribed {
-        Subscribed { events: self.events.clone(), event: self.event.clone() }
-    }
-
-    /// How its events are put together; nothing: a call for each.
-    pub(super) fn batching(&self) -> Option<Batching> {
+    /// What it does.
+    pub(super) fn settings(&self) -> Settings {
         let max_wait_ms = i32::try_from(self.batch_wait.microseconds / 1_000).unwrap_or(i32::MAX);
-        Some(Batching { max_events: self.batch_events?, max_wait_ms })
+        Settings {
+            subscribed: Subscribed { events: self.events.clone(), event: self.event.clone() },
+            destination: self.destination.clone(),
+            active: self.active,
+            max_in_flight: self.max_in_flight,
+            ordered: self.ordered,
+            batch: self.batch_events.map(|max_events| Batching { max_events, max_wait_ms }),
+            max_per_second: self.max_per_second,
+            filter: Filter { criteria: self.criteria.clone(), select: self.selected.clone() },
+        }
     }
 
     /// Its authentication, opened.
@@ -166,7 +187,7 @@ pub(in crate::webhook) async fn lock(
     let found = sqlx::query_as!(
         Stored,
         r#"SELECT organisation_id AS "organisation: OrganisationId", eshop_id AS "eshop: EshopId", event, events, destination, active,
-                  authentication AS sealed_authentication, max_in_flight, ordered, max_per_second::float8, batch_events, batch_wait, version
+                  authentication AS sealed_authentication, max_in_flight, ordered, max_per_second::float8, batch_events, batch_wait, criteria, selected, version
            FROM webhook
            WHERE in_scope($1, organisation_id) AND in_eshop($2, eshop_id) AND id = $3
            FOR UPDATE"#,

@@ -1,0 +1,83 @@
+//! Which events of its types a webhook is told of, and how much of each (`docs/reference/webhooks.md#criteria`).
+
+use serde_json::Value;
+use sqlx::PgConnection;
+
+use crate::list::document::{self, Condition};
+use crate::webhook::event::member;
+use longshore_kernel::input::{Reader, Rule, Schema, array, custom, text};
+use longshore_kernel::problem::Violation;
+
+/// Conditions of criteria.
+const CONDITIONS: usize = 20;
+
+/// Bytes of criteria: they are judged with each change.
+const LONGEST: usize = 8 * 1024;
+
+/// What `criteria` and `select` of a webhook say.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Filter {
+    pub(super) criteria: Option<Value>,
+    pub(super) select: Option<Vec<String>>,
+}
+
+impl Filter {
+    /// What is wrong with it for a webhook that hears of events of these types; the conditions of its criteria, if nothing is.
+    pub(super) fn judge(&self, kinds: &[String]) -> Result<Vec<Condition>, Vec<Violation>> {
+        let mut reader = Reader::default();
+        let conditions = reader.member("criteria", |reader| conditions(reader, kinds, self.criteria.clone()));
+        let known = member::names(kinds);
+        reader.member("select", |reader| {
+            for (index, name) in self.select.iter().flatten().enumerate() {
+                if !known.contains(name) {
+                    reader.element(index, |reader| {
+                        reader.refuse_unknown(name, known.iter().map(String::as_str), OF_TYPES);
+                    });
+                }
+            }
+        });
+        let violations = reader.into_violations();
+        if violations.is_empty() { Ok(conditions.unwrap_or_default()) } else { Err(violations) }
+    }
+
+    /// Its criteria as Postgres judges by them; nothing: there are none.
+    pub(super) async fn compiled(
+        &self,
+        connection: &mut PgConnection,
+        conditions: &[Condition],
+    ) -> Result<Option<String>, sqlx::Error> {
+        match self.criteria {
+            Some(_) => document::predicate(connection, conditions, member::unless_left_out).await.map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+/// What follows on "is not a known field".
+const OF_TYPES: &str = " of the event types";
+
+fn conditions(reader: &mut Reader, kinds: &[String], criteria: Option<Value>) -> Option<Vec<Condition>> {
+    let criteria = criteria?;
+    if criteria.to_string().len() > LONGEST {
+        reader.refuse("too_large", format!("must have at most {LONGEST} bytes"));
+        return None;
+    }
+    document::read(reader, criteria, CONDITIONS, |reader, path| {
+        let found = member::find(kinds, path);
+        if found.is_empty() {
+            let known = member::paths(kinds);
+            reader.refuse_unknown(path, known.iter().map(String::as_str), OF_TYPES);
+        }
+        found
+    })
+}
+
+/// What `criteria` accepts; [`Filter::judge`] reads it, once it is known what the webhook hears of.
+pub(super) fn criteria() -> impl Rule<Out = Value> + Clone {
+    custom(Schema::AnyObject, |_: &mut Reader, value: Value| Some(value))
+}
+
+/// What `select` accepts.
+pub(super) fn select() -> impl Rule<Out = Vec<String>> + Clone {
+    array(0..=100, text(1..=64))
+}

@@ -1,0 +1,106 @@
+//! Trying criteria and `select` before they are stored (`docs/reference/webhooks.md#trying`): what a webhook would have been told of.
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use super::edit::Trial;
+use super::of_eshop;
+use crate::webhook::event::Event;
+use longshore_kernel::access::Scope;
+use longshore_kernel::ids::EventId;
+use longshore_kernel::problem::Problem;
+use longshore_kernel::services::Services;
+
+/// Events that a trial looks at.
+const LOOKED_AT: i64 = 1_000;
+
+/// Deliveries by which these are found.
+const DELIVERIES: i64 = 10_000;
+
+/// Examples of what matches.
+const EXAMPLES: i64 = 3;
+
+/// What a trial found.
+#[derive(Debug, Serialize)]
+pub struct Tried {
+    /// The newest events of these types that webhooks of the e-shop were told of, up to a thousand.
+    pub looked: i64,
+    /// How many of them meet the criteria.
+    pub matched: i64,
+    /// Bodies of the newest of these.
+    pub examples: Vec<Box<RawValue>>,
+}
+
+struct Row {
+    looked: i64,
+    matched: i64,
+    id: Option<EventId>,
+    kind: Option<String>,
+    entity: Option<Uuid>,
+    at: Option<DateTime<Utc>>,
+    data: Option<String>,
+}
+
+impl Row {
+    fn example(self, select: Option<&[String]>) -> Option<Box<RawValue>> {
+        let mut event = Event {
+            id: self.id?,
+            kind: self.kind?,
+            entity: self.entity?,
+            is_test: false,
+            at: self.at?,
+            data: self.data?,
+            request_id: None,
+            traceparent: None,
+        };
+        if let Some(select) = select {
+            event.narrow(select);
+        }
+        RawValue::from_string(String::from_utf8(event.body().into()).ok()?).ok()
+    }
+}
+
+/// What a webhook of an e-shop would have been told of lately (`POST /api/eshop-webhook/try`). Changes nothing.
+pub async fn try_out(services: &Services, scope: &Scope, body: Value) -> Result<Tried, Problem> {
+    let (trial, eshop, _) = of_eshop(services, scope, Trial::read(body)).await?;
+    let Trial { subscribed, filter, conditions, since } = trial;
+    let mut connection = services.db.lists.acquire().await?;
+    let matches = filter.compiled(&mut connection, &conditions).await?;
+    let rows = sqlx::query_as!(
+        Row,
+        r#"WITH told AS (
+               (SELECT event_id FROM delivery_history WHERE eshop_id = $1 ORDER BY id DESC LIMIT $2)
+               UNION
+               SELECT waiting.event_id FROM webhook w
+               CROSS JOIN LATERAL (
+                   SELECT event_id FROM delivery WHERE webhook_id = w.id ORDER BY next_attempt_at DESC, id DESC LIMIT $3
+               ) waiting
+               WHERE w.eshop_id = $1
+           ), looked AS MATERIALIZED (
+               SELECT id, $4::text IS NULL OR coalesce(jsonb_path_match(data, $4::text::jsonpath, jsonb_build_object('type', type), true), false) AS is_met
+               FROM event
+               WHERE id = ANY (ARRAY(SELECT event_id FROM told)) AND type = ANY ($5) AND at >= $6 AND entity_type <> 'webhook'
+               ORDER BY id DESC LIMIT $3
+           )
+           SELECT (SELECT count(*) FROM looked) AS "looked!", (SELECT count(*) FROM looked WHERE is_met) AS "matched!",
+                  e.id AS "id?: EventId", e.type AS "kind?", e.entity_id AS "entity?", e.at AS "at?", e.data::text AS "data?"
+           FROM (SELECT) AS one LEFT JOIN event e
+                ON e.id = ANY (ARRAY(SELECT id FROM looked WHERE is_met ORDER BY id DESC LIMIT $7))
+           ORDER BY e.id DESC"#,
+        eshop.get(),
+        DELIVERIES,
+        LOOKED_AT,
+        matches,
+        &subscribed.events,
+        since,
+        EXAMPLES,
+    )
+    .fetch_all(&mut *connection)
+    .await?;
+    let (looked, matched) = rows.first().map_or((0, 0), |row| (row.looked, row.matched));
+    let examples = rows.into_iter().filter_map(|row| row.example(filter.select.as_deref())).collect();
+    Ok(Tried { looked, matched, examples })
+}
