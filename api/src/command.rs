@@ -238,7 +238,7 @@ impl Serve {
         };
         // so that the first connection to Postgres is compared with it
         set_back::recall(&services.db, &services.queues).await;
-        let limits = Limits::new(&self.limits, &services.queues)?;
+        let limits = Limits::new(&self.limits, &services.queues);
         let proxies = Proxies::new(&self.listen.trusted_proxies);
         let surroundings = Surroundings {
             proxies,

@@ -9,7 +9,7 @@ use http::Extensions;
 use longshore_kernel::config::LimitSettings;
 use longshore_kernel::metrics::Metrics;
 use longshore_kernel::problem::{Problem, RATE_LIMITED};
-use longshore_kernel::queue::{QueueError, Queues};
+use longshore_kernel::queue::Queues;
 use longshore_kernel::rate::{Allowance, Rate, RateLimiter};
 use longshore_kernel::share::Ledger;
 use longshore_kernel::share::pace::Pace;
@@ -102,12 +102,12 @@ impl Limits {
     }
 
     /// The limits from the settings; must be called within a tokio runtime.
-    pub fn new(settings: &LimitSettings, queues: &Queues) -> Result<Self, QueueError> {
+    #[must_use]
+    pub fn new(settings: &LimitSettings, queues: &Queues) -> Self {
         let patience = Duration::from_millis(settings.rate_limit_patience_ms);
         let rate = Rate::new(settings.rate_limit, settings.rate_limit_burst)
-            .map(|rate| RateLimiter::new(queues, rate, patience))
-            .transpose()?;
-        Ok(Self {
+            .map(|rate| RateLimiter::new(queues, rate, patience));
+        Self {
             rate,
             streams: Streams::new(settings.token_streams),
             request: Duration::from_secs(settings.request_seconds),
@@ -119,7 +119,7 @@ impl Limits {
             bodies: bodies(settings.body_mib),
             answers: answers(settings.answer_mib),
             pace: Pace::default(),
-        })
+        }
     }
 }
 

@@ -97,7 +97,8 @@ pub struct DatabaseSettings {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Redis")]
 pub struct RedisSettings {
-    /// URL of Redis: `redis://` or `rediss://`. It must run with `maxmemory-policy noeviction`.
+    /// URL of Redis: `redis://` or `rediss://`, or with Sentinels `redis+sentinel://a,b,c/name`. It must run with
+    /// `maxmemory-policy noeviction`.
     #[arg(long, env = "REDIS_URL", hide_env_values = true, default_value = "redis://127.0.0.1:6379")]
     pub redis_url: String,
     /// Prefix of every key, for several installations on one Redis.

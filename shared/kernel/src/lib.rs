@@ -7,7 +7,7 @@
 //! | answers | [`answer`], [`problem`], [`refused`], [`cause`] |
 //! | records and their changes | [`change`], [`ids`], [`word`], [`noun`], [`tombstone`], [`cursor`], [`figure`] |
 //! | Postgres | [`database`], [`pool`], [`gather`], [`sqlstate`], [`migration`], [`history`], [`horizon`], [`statistics`], [`skew`], [`pulse`], [`set_back`] |
-//! | Redis and the store of objects | [`queue`], [`hold`], [`objects`] |
+//! | Redis and the store of objects | [`redis_server`], [`queue`], [`hold`], [`objects`] |
 //! | shares and limits | [`share`], [`rate`], [`quota`] |
 //! | outbound calls and secrets | [`destination`], [`address`], [`authentication`], [`crypto`], [`resealing`] |
 //! | a process | [`config`], [`services`], [`clock`], [`retry`], [`rest`], [`outage`], [`readiness`] |
@@ -58,6 +58,7 @@ pub mod queue;
 pub mod quota;
 pub mod rate;
 pub mod readiness;
+pub mod redis_server;
 pub mod refusals;
 pub mod refused;
 pub mod resealing;

@@ -38,13 +38,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use redis::Script;
-use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis::{AsyncConnectionConfig, Script};
 
 use crate::config::RedisSettings;
 use crate::crypto::Vault;
 use crate::outage::Outage;
 use crate::pulse::Pulse;
+use crate::redis_server::{RedisConnection, RedisServer};
 use hand_over::HandOver;
 use notice::{HINTS, PUT_HINTS, STREAM_LIVES, Sealed};
 
@@ -111,9 +111,9 @@ pub struct Queues {
 
 /// What both the callers and the background task of [`Queues::hand_over`] write with.
 struct Writer {
-    client: redis::Client,
+    server: RedisServer,
     prefix: String,
-    connection: ConnectionManager,
+    connection: RedisConnection,
     outage: Outage<(Queue, &'static str)>,
     /// Ids that could not be put, by queue.
     failed: [AtomicU64; Queue::ALL.len()],
@@ -125,19 +125,18 @@ impl Queues {
     ///
     /// # Errors
     /// [`QueueError::Prefix`]; never because Redis is away.
-    pub fn new(client: redis::Client, prefix: &str) -> Result<Self, QueueError> {
+    pub fn new(server: impl Into<RedisServer>, prefix: &str) -> Result<Self, QueueError> {
         if prefix.contains(['{', '}']) {
             return Err(QueueError::Prefix(prefix.to_owned()));
         }
-        let config = ConnectionManagerConfig::new()
+        let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECTION_TIMEOUT))
             .set_response_timeout(Some(RESPONSE_TIMEOUT))
-            .set_number_of_retries(1)
-            .set_max_delay(Duration::from_millis(500))
             .set_pipeline_buffer_size(1024);
-        let connection = client.get_connection_manager_lazy(config)?;
+        let server = server.into();
+        let connection = server.shared(config);
         let writer = Arc::new(Writer {
-            client,
+            server,
             prefix: prefix.to_owned(),
             connection,
             outage: Outage::default(),
@@ -148,7 +147,7 @@ impl Queues {
 
     /// By the settings.
     pub fn open(settings: &RedisSettings) -> Result<Self, QueueError> {
-        Self::new(redis::Client::open(settings.redis_url.as_str())?, &settings.queue_prefix)
+        Self::new(RedisServer::parse(&settings.redis_url)?, &settings.queue_prefix)
     }
 
     /// Whether Redis takes a write within the limit, and how full it is.
@@ -162,15 +161,15 @@ impl Queues {
         self.writer.failed[queue as usize].load(Relaxed)
     }
 
-    /// The client, for a connection of one's own (a blocking read).
+    /// Where it is, for a connection of one's own (a blocking read).
     #[must_use]
-    pub fn client(&self) -> &redis::Client {
-        &self.writer.client
+    pub fn server(&self) -> &RedisServer {
+        &self.writer.server
     }
 
     /// The shared connection, for commands that do not block.
     #[must_use]
-    pub fn connection(&self) -> ConnectionManager {
+    pub fn connection(&self) -> RedisConnection {
         self.writer.connection.clone()
     }
 

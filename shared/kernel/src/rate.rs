@@ -12,12 +12,12 @@ mod local;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use redis::Script;
-use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis::{AsyncConnectionConfig, Script};
 use uuid::Uuid;
 
 use self::local::Buckets;
-use crate::queue::{CONNECTION_TIMEOUT, QueueError, Queues};
+use crate::queue::{CONNECTION_TIMEOUT, Queues};
+use crate::redis_server::RedisConnection;
 
 /// How long a Redis that has just failed to answer is not asked.
 pub const PAUSE: Duration = Duration::from_secs(1);
@@ -99,7 +99,7 @@ pub struct Allowance {
 /// Counts; cheap to clone.
 #[derive(Clone)]
 pub struct RateLimiter {
-    connection: ConnectionManager,
+    connection: RedisConnection,
     prefix: Arc<str>,
     rate: Rate,
     patience: Duration,
@@ -110,25 +110,21 @@ pub struct RateLimiter {
 impl RateLimiter {
     /// Counts on the Redis of the queues, over a separate connection; must be called within a tokio runtime.
     /// `patience` is how long Redis may take.
-    ///
-    /// # Errors
-    /// Never because Redis is away.
-    pub fn new(queues: &Queues, rate: Rate, patience: Duration) -> Result<Self, QueueError> {
-        let config = ConnectionManagerConfig::new()
+    #[must_use]
+    pub fn new(queues: &Queues, rate: Rate, patience: Duration) -> Self {
+        let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECTION_TIMEOUT))
-            .set_response_timeout(Some(RESPONSE_TIMEOUT.max(patience)))
-            .set_number_of_retries(1)
-            .set_max_delay(Duration::from_millis(500));
-        let connection = queues.client().get_connection_manager_lazy(config)?;
+            .set_response_timeout(Some(RESPONSE_TIMEOUT.max(patience)));
+        let connection = queues.server().shared(config);
         let buckets = Arc::new(Mutex::new(Buckets::new(rate)));
-        Ok(Self {
+        Self {
             connection,
             prefix: queues.prefix().into(),
             rate,
             patience,
             paused_until: Arc::default(),
             buckets,
-        })
+        }
     }
 
     /// The rate that holds.

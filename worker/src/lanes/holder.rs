@@ -188,7 +188,7 @@ impl Holder {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECTION_TIMEOUT))
             .set_response_timeout(Some(BLOCK + RESPONSE_MARGIN));
-        self.queues.client().get_multiplexed_async_connection_with_config(&config).await
+        self.queues.server().connect(&config).await
     }
 }
 

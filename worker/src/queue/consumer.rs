@@ -9,8 +9,8 @@ use futures::future::BoxFuture;
 use futures::task::AtomicWaker;
 use longshore_kernel::cause::causes;
 use longshore_kernel::queue::{Queue, QueueKeys, Queues};
+use longshore_kernel::redis_server::RedisConnection;
 use longshore_kernel::retry::Backoff;
-use redis::aio::ConnectionManager;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -51,7 +51,7 @@ pub(super) struct Consumer {
     pub(super) closing: CancellationToken,
     /// Cancelled when the loops have ended.
     pub(super) closed: CancellationToken,
-    connection: ConnectionManager,
+    connection: RedisConnection,
     board: Mutex<Board>,
     reports: mpsc::UnboundedSender<Report>,
     pub(super) inbox: Mutex<Option<mpsc::UnboundedReceiver<Report>>>,
@@ -89,7 +89,7 @@ impl Consumer {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn connection(&self) -> ConnectionManager {
+    pub(super) fn connection(&self) -> RedisConnection {
         self.connection.clone()
     }
 

@@ -123,8 +123,7 @@ async fn connect(consumer: &Consumer) -> RedisResult<Connected> {
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(CONNECTION_TIMEOUT))
         .set_response_timeout(Some(consumer.config.block + RESPONSE_MARGIN));
-    let mut connection =
-        consumer.queues.client().get_multiplexed_async_connection_with_config(&config).await?;
+    let mut connection = consumer.queues.server().connect(&config).await?;
     join_group(consumer, &mut connection).await?;
     let client_id = cmd("CLIENT").arg("ID").query_async(&mut connection).await?;
     Ok(Connected { connection, client_id })

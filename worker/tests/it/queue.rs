@@ -8,6 +8,7 @@ mod full;
 mod kill;
 mod marker;
 mod outcome;
+mod sentinel;
 mod soak;
 mod stop;
 pub(crate) mod support;

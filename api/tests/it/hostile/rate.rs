@@ -19,7 +19,7 @@ use crate::support::{Api, Reply};
 /// A burst, and one more request per second: the slowest rate, so that little is refilled during a test.
 fn limits(services: &Services, burst: u32, patience: Duration) -> Limits {
     let rate = Rate::new(1, burst).unwrap();
-    let limiter = RateLimiter::new(&services.queues, rate, patience).unwrap();
+    let limiter = RateLimiter::new(&services.queues, rate, patience);
     Limits { rate: Some(limiter), ..Limits::default() }
 }
 
@@ -96,7 +96,7 @@ async fn concurrent_requests_get_no_more_than_the_burst(_: PgPoolOptions, option
     const BURST: u32 = 5;
     let services = services::for_test(&options).unwrap();
     let rate = Rate::new(1, BURST).unwrap();
-    let limiter = RateLimiter::new(&services.queues, rate, PATIENCE).unwrap();
+    let limiter = RateLimiter::new(&services.queues, rate, PATIENCE);
     let who = uuid::Uuid::max();
     let started = Instant::now();
     let standings = futures::future::join_all((0..50).map(|_| limiter.take(who))).await;
@@ -175,8 +175,7 @@ async fn a_redis_that_never_answers_neither_lifts_the_limit_nor_delays_requests(
     // like a stopped process: the kernel accepts connections, but nothing reads them
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let services = with_redis_at(&options, silent.local_addr().unwrap().port());
-    let limiter =
-        RateLimiter::new(&services.queues, Rate::new(1, 20).unwrap(), Duration::from_millis(5)).unwrap();
+    let limiter = RateLimiter::new(&services.queues, Rate::new(1, 20).unwrap(), Duration::from_millis(5));
     let began = Instant::now();
     let passed = allowed(&limiter).await;
     assert!((20..=20 + began.elapsed().as_secs() + 1).contains(&u64::from(passed)), "{passed}");

@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use redis::aio::ConnectionManager;
 use serde::{Deserialize, Serialize};
 
 use super::QueueKeys;
+use crate::redis_server::RedisConnection;
 
 /// How often a worker says it.
 pub const BEATS_EVERY: Duration = Duration::from_secs(5);
@@ -49,7 +49,7 @@ fn resident(status: &str) -> Option<u64> {
 
 pub(super) async fn write(
     keys: &QueueKeys,
-    connection: &mut ConnectionManager,
+    connection: &mut RedisConnection,
     worker: &str,
     beat: &Beat,
 ) -> redis::RedisResult<()> {
@@ -66,7 +66,7 @@ pub(super) async fn write(
 /// What these workers said last; `None` for an unknown one.
 pub(super) async fn read(
     keys: &QueueKeys,
-    connection: &mut ConnectionManager,
+    connection: &mut RedisConnection,
     workers: &[&str],
 ) -> redis::RedisResult<Vec<Option<Beat>>> {
     if workers.is_empty() {

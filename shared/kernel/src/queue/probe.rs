@@ -4,11 +4,11 @@
 use std::time::{Duration, Instant};
 
 use redis::RedisError;
-use redis::aio::ConnectionManager;
 use serde_json::{Map, Value, json};
 
 use super::QueueKeys;
 use crate::cause::causes;
+use crate::redis_server::RedisConnection;
 
 /// How long the key of a probe lives. The next probe writes the same key, so that probing takes no room.
 const KEY_LIVES: Duration = Duration::from_secs(10);
@@ -133,7 +133,7 @@ impl RedisHealth {
     }
 }
 
-pub(super) async fn probe(keys: &QueueKeys, connection: &ConnectionManager, limit: Duration) -> RedisHealth {
+pub(super) async fn probe(keys: &QueueKeys, connection: &RedisConnection, limit: Duration) -> RedisHealth {
     let started = Instant::now();
     let write = async {
         let mut connection = connection.clone();

@@ -3,10 +3,10 @@
 use std::sync::LazyLock;
 
 use redis::Script;
-use redis::aio::ConnectionManager;
 
 use super::QueueKeys;
 use crate::pulse::Pulse;
+use crate::redis_server::RedisConnection;
 
 /// KEYS: the memory. ARGV: epoch and number of a pulse and its whole text, which is empty if there is none.
 static REMEMBER: LazyLock<Script> = LazyLock::new(|| {
@@ -27,7 +27,7 @@ return kept[3]",
 /// Lets Redis remember a pulse, and returns the highest that it remembers.
 pub(super) async fn remember(
     keys: &QueueKeys,
-    connection: &mut ConnectionManager,
+    connection: &mut RedisConnection,
     known: Option<Pulse>,
 ) -> redis::RedisResult<Option<Pulse>> {
     let mut call = REMEMBER.key(keys.pulse());

@@ -4,9 +4,9 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use redis::Script;
-use redis::aio::ConnectionManager;
 
 use super::{GROUP, QueueKeys};
+use crate::redis_server::RedisConnection;
 
 /// A consumer that was heard of within this time counts; each reports several times in it.
 pub(super) const ALIVE: Duration = Duration::from_secs(15);
@@ -64,7 +64,7 @@ impl QueueStats {
 
 pub(super) async fn read(
     keys: &QueueKeys,
-    connection: &mut ConnectionManager,
+    connection: &mut RedisConnection,
 ) -> redis::RedisResult<QueueStats> {
     let alive = u64::try_from(ALIVE.as_millis()).unwrap_or(u64::MAX);
     let (depth, pending, consumers, age): (u64, u64, u64, i64) =

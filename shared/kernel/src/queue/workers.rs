@@ -5,10 +5,10 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use redis::Script;
-use redis::aio::ConnectionManager;
 
 use super::stats::ALIVE;
 use super::{GROUP, Queue, QueueKeys};
+use crate::redis_server::RedisConnection;
 
 /// Readers of a queue that are listed.
 const READERS: usize = 100;
@@ -103,7 +103,7 @@ pub fn grouped(mut readers: Vec<Reader>) -> Vec<Worker> {
 pub(super) async fn read(
     queue: Queue,
     keys: &QueueKeys,
-    connection: &mut ConnectionManager,
+    connection: &mut RedisConnection,
 ) -> redis::RedisResult<Vec<Reader>> {
     let alive = u64::try_from(ALIVE.as_millis()).unwrap_or(u64::MAX);
     let mut call = READ.key(keys.stream());

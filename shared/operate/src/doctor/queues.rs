@@ -1,8 +1,10 @@
 //! Redis: its version and settings, and whether workers read the queues.
 
+use std::collections::HashMap;
+
 use chrono::{DateTime, Utc};
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, RedisResult};
+use redis::{AsyncConnectionConfig, RedisResult};
 
 use super::{Finding, PATIENCE, reason};
 use longshore_domain::job::backlog as jobs;
@@ -11,6 +13,7 @@ use longshore_kernel::clock::Clock;
 use longshore_kernel::config::RedisSettings;
 use longshore_kernel::database::Database;
 use longshore_kernel::queue::{Memory, Queue, Queues, RedisHealth};
+use longshore_kernel::redis_server::{NO_CLUSTER, RedisServer};
 
 /// The oldest Redis that has all that is asked of it.
 const OLDEST: (u32, u32) = (6, 2);
@@ -20,6 +23,7 @@ const TESTED: (u32, u32) = (7, 0);
 pub(super) const CONNECTION: &str = "redis.connection";
 const VERSION: &str = "redis.version";
 const PRIMARY: &str = "redis.primary";
+const REPLICAS: &str = "redis.replicas";
 const EVICTION: &str = "redis.eviction";
 const CLOCK: &str = "redis.clock";
 const MEMORY: &str = "redis.memory";
@@ -45,18 +49,59 @@ async fn look(settings: &RedisSettings, clock: &Clock) -> RedisResult<Vec<Findin
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(PATIENCE))
         .set_response_timeout(Some(PATIENCE));
-    let client = Client::open(settings.redis_url.as_str())?;
-    let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+    let server = RedisServer::parse(&settings.redis_url)?;
+    let address = server.address().await?;
+    let mut connection = server.connect(&config).await?;
     redis::cmd("PING").query_async::<()>(&mut connection).await?;
     let info: String = redis::cmd("INFO").query_async(&mut connection).await?;
-    Ok(vec![
-        // the address may hold a password
-        Finding::ok(CONNECTION, client.get_connection_info().addr().to_string()),
+    let mut findings = vec![
+        // the URL may hold a password
+        Finding::ok(CONNECTION, address.to_string()),
         version(value(&info, "redis_version")),
-        primary(value(&info, "role")),
+        primary(value(&info, "role"), value(&info, "redis_mode")),
         eviction(value(&info, "maxmemory_policy")),
         time(&mut connection, clock).await?,
-    ])
+    ];
+    if server.has_sentinels() {
+        findings.push(replicas(&mut connection).await);
+    }
+    Ok(findings)
+}
+
+/// Whether a master that is cut off from its replicas refuses writes: else what it takes is lost when the others have another one.
+async fn replicas(connection: &mut MultiplexedConnection) -> Finding {
+    let remedy =
+        "set min-replicas-to-write 1 and min-replicas-max-lag 5 (or less) in redis.conf of every server";
+    let mut ask = redis::cmd("CONFIG");
+    ask.arg("GET").arg("min-replicas-*");
+    let Ok(settings) = ask.query_async::<HashMap<String, u64>>(connection).await else {
+        return Finding::warn(
+            REPLICAS,
+            "CONFIG GET is refused, so it is not known whether a master needs a replica",
+            remedy,
+        );
+    };
+    let of = |name: &str| settings.get(name).copied().unwrap_or_default();
+    judge_replicas(of("min-replicas-to-write"), of("min-replicas-max-lag"), remedy)
+}
+
+fn judge_replicas(least: u64, lag: u64, remedy: &str) -> Finding {
+    match (least, lag) {
+        (0, _) | (_, 0) => Finding::fail(
+            REPLICAS,
+            "a master that is cut off from its replicas goes on taking writes, which are lost",
+            remedy,
+        ),
+        (_, 6..) => Finding::fail(
+            REPLICAS,
+            format!("a master takes writes for {lag} s after its last replica was lost"),
+            remedy,
+        ),
+        _ => Finding::ok(
+            REPLICAS,
+            format!("a master takes writes while {least} follow it, at most {lag} s behind"),
+        ),
+    }
 }
 
 /// A line of `INFO`.
@@ -77,8 +122,14 @@ fn version(text: &str) -> Finding {
     }
 }
 
-fn primary(role: &str) -> Finding {
-    if role == "slave" {
+fn primary(role: &str, mode: &str) -> Finding {
+    if mode == "cluster" {
+        Finding::fail(
+            PRIMARY,
+            NO_CLUSTER,
+            "use one server, or servers with Sentinels: redis+sentinel://a,b,c/name",
+        )
+    } else if role == "slave" {
         Finding::fail(PRIMARY, "this is a replica: it accepts no changes", "point REDIS_URL at the primary")
     } else {
         Finding::ok(PRIMARY, "accepts changes")
@@ -204,8 +255,12 @@ mod tests {
         let info = "# Server\r\nredis_version:7.0.15\r\n# Replication\r\nrole:slave\r\nmaxmemory_policy:allkeys-lru\r\n";
         assert_eq!(value(info, "redis_version"), "7.0.15");
         assert_eq!(value(info, "version"), "");
-        assert_eq!(primary(value(info, "role")).verdict, Verdict::Fail);
-        assert_eq!(primary("master").verdict, Verdict::Ok);
+        assert_eq!(primary(value(info, "role"), "standalone").verdict, Verdict::Fail);
+        assert_eq!(primary("master", "standalone").verdict, Verdict::Ok);
+        assert_eq!(primary("master", "cluster").verdict, Verdict::Fail);
+        let replicas = |least, lag| judge_replicas(least, lag, "").verdict;
+        assert_eq!([replicas(0, 5), replicas(1, 0), replicas(1, 10)], [Verdict::Fail; 3]);
+        assert_eq!(replicas(1, 5), Verdict::Ok);
         assert_eq!(eviction(value(info, "maxmemory_policy")).verdict, Verdict::Fail);
         assert_eq!(eviction("noeviction").verdict, Verdict::Ok);
     }

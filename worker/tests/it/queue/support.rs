@@ -180,6 +180,15 @@ impl Server {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The id of its process, while it runs.
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.as_ref().unwrap().id()
+    }
+
     pub(crate) fn scratch(&self) -> Scratch {
         Scratch::at(&self.url())
     }
