@@ -119,7 +119,7 @@ struct After {
 }
 
 /// An object, where PHP writes an empty one as an empty array.
-fn or_empty_object(value: Value) -> Value {
+pub(crate) fn or_empty_object(value: Value) -> Value {
     match value {
         Value::Array(empty) if empty.is_empty() => Value::Object(Map::new()),
         other => other,

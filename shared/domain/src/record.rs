@@ -20,7 +20,7 @@ use serde_json::{Map, Value, json};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-pub use self::change::{FieldChange, changes_json, creation, event_data, shrunk, within_limit};
+pub use self::change::{FieldChange, changes_json, creation, event_data, moment, shrunk, within_limit};
 use crate::list;
 use crate::list::resource::Resource;
 use longshore_kernel::access::Scope;

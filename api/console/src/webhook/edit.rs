@@ -89,6 +89,8 @@ pub(crate) async fn edit(Id(id): Id<WebhookId>, mut visit: Asking) -> Result<Res
     let names = [VERSION, "event", "criteria", "destination", "maxInFlight", "maxPerSecond", "ordered"];
     let selected =
         stored["select"].as_array().map(|names| names.iter().map(text).collect::<Vec<_>>().join(", "));
+    // an empty field means all of them; this one is sent in any case
+    let selected = selected.map(|names| if names.is_empty() { "id".to_owned() } else { names });
     let several = stored["events"].as_array().filter(|_| stored["event"].is_null());
     let events = several.into_iter().flatten().map(|event| ("events", text(event)));
     let batch = [("batch.maxEvents", "/batch/maxEvents"), ("batch.maxWaitMs", "/batch/maxWaitMs")];
@@ -189,6 +191,8 @@ fn fields(visit: &Asking, form: &Asked, stored: Option<&Value>, tried: Option<&T
     html! {
         @if stored.is_some() { input type="hidden" name=(VERSION) value=[form.get(VERSION)]; } @else { (secret::one_time_key(visit)) }
         (alert(refused, &FIELDS))
+        // what Enter presses: the first button
+        button type="submit" hidden {}
         fieldset {
             legend { "Destination" }
             (checked(form, refused, "destination", "Address", "url"))
@@ -228,7 +232,7 @@ fn fields(visit: &Asking, form: &Asked, stored: Option<&Value>, tried: Option<&T
 fn shown(tried: &Tried) -> Markup {
     html! {
         p role="status" {
-            @if tried.looked == 0 { "Webhooks of this e-shop were told of no such event yet." }
+            @if tried.looked == 0 { "No such event is among the newest that webhooks of this e-shop were told of." }
             @else { (number(tried.matched)) " of the newest " (counted(tried.looked, "event", "events")) " match." }
         }
         @for example in &tried.examples { pre tabindex="0" { code { (example.get()) } } }

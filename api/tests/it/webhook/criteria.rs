@@ -86,8 +86,18 @@ async fn a_value_that_an_event_is_too_large_for_does_not_hide_it() {
     api.put(&api.user, &path, json!({"name": "Bowl", "referenceNumbers": many})).await.expect(200);
     api.put(&api.user, &path, json!({"referenceNumbers": &many[1..]})).await.expect(200);
     let bodies = told(&api, &hook).await;
-    assert_eq!(bodies.len(), 1);
-    assert_eq!(bodies[0]["data"].get("fields"), None);
+    // nor is it known of the second what name the product has
+    assert_eq!(bodies.len(), 2);
+    assert!(bodies.iter().all(|body| body["data"].get("fields").is_none()));
+    // a deletion has no fields in any case
+    let deleted = json!({"events": ["product_change", "expedition_deleted"], "criteria": {"data.fields.name": {"eq": "Mug"}}});
+    let path = format!("{PATH}/{}", made(&api, deleted).await);
+    let matches =
+        "SELECT jsonb_path_match('{\"orderNumber\": \"1\"}', matches, '{}', true) FROM webhook WHERE id = $1";
+    let id: Uuid = path.rsplit('/').next().unwrap().parse().unwrap();
+    let is_met: Option<bool> =
+        sqlx::query_scalar(matches).bind(id).fetch_one(&*api.services.db.main).await.unwrap();
+    assert_eq!(is_met, Some(false));
 }
 
 #[tokio::test]
@@ -95,6 +105,9 @@ async fn criteria_and_selections_that_no_event_has_are_refused_by_name() {
     let api = Api::new(&strangers().await).await;
     let stock = |criteria: Value| json!({"events": ["product_stock_change"], "criteria": criteria});
     let long: Vec<String> = (0..1_000).map(|n| format!("sku-{n:06}")).collect();
+    let like = |path: &str| (path.to_owned(), json!({"like": "a"}));
+    let patterns: serde_json::Map<String, Value> =
+        ["data.productSku", "data.fields.name", "data.fields.description"].map(like).into_iter().collect();
     let many: serde_json::Map<String, Value> =
         (0..21).map(|n| (format!("data.{n}"), json!({"eq": 1}))).collect();
     for (fields, expected) in [
@@ -112,6 +125,21 @@ async fn criteria_and_selections_that_no_event_has_are_refused_by_name() {
         (stock(json!({"type": {"eq": "product"}})), "criteria.type.eq not_allowed"),
         (stock(json!({"data.productSku": {"in": long}})), "criteria too_large"),
         (stock(many.into()), "criteria invalid_count"),
+        (
+            stock(
+                json!({"data.productSku": {"in": &long[..99]}, "data.id": {"nin": [Uuid::nil(), Uuid::max()]}}),
+            ),
+            "criteria invalid_count",
+        ),
+        (json!({"event": "product_change", "criteria": patterns}), "criteria invalid_count"),
+        (
+            json!({"event": "expedition_booked_change", "criteria": {"data.fields.status": {"eq": "on_hold"}}}),
+            "criteria.data.fields.status unknown_field",
+        ),
+        (
+            json!({"event": "*", "criteria": {"data.fields.invoice.originalName": {"null": false}}}),
+            "criteria.data.fields.invoice.originalName unknown_field",
+        ),
         (stock(json!("all")), "criteria wrong_type"),
         (
             json!({"event": "expedition_change", "criteria": {"data.fields.deliveryStreet": {"eq": "Quay"}}}),
@@ -139,6 +167,17 @@ async fn criteria_and_selections_that_no_event_has_are_refused_by_name() {
         narrowed.expect(400).violations(),
         ["criteria.data.fields.weight unknown_field", "select[0] unknown_field"]
     );
+    // words of either type
+    let words = json!({"events": ["stock_advice_status_change", "expedition_status_change"],
+                       "criteria": {"data.status": {"in": ["closed", "delivered"]}}});
+    made(&api, words).await;
+    let of_neither = json!({"events": ["stock_advice_status_change", "expedition_status_change"],
+                            "criteria": {"data.status": {"in": ["closed", "shut"]}}});
+    let refused = api.post(&api.user, PATH, of(&api, of_neither)).await.expect(400).violations();
+    assert_eq!(refused, ["criteria.data.status.in[1] not_allowed"]);
+    // PHP writes an empty object so
+    let all = create(&api, of(&api, json!({"event": "*", "criteria": []}))).await;
+    assert_eq!(all["criteria"], json!({}));
     // what was read, and is sent back
     let mut read = api.get(&api.user, &path).await.expect(200).json();
     read["active"] = json!(false);
@@ -204,6 +243,7 @@ async fn criteria_are_tried_with_what_webhooks_were_told_of() {
     assert_eq!(found["examples"][0]["data"]["fields"], json!({"name": "Mug"}));
     let all = tried(json!({"event": "*"})).await.expect(200).json();
     assert_eq!((&all["looked"], &all["matched"]), (&json!(5), &json!(5)));
+    assert_eq!(tried(json!({"since": null})).await.expect(200).json()["looked"], 5);
     assert_eq!(tried(json!({"since": "2999-01-01T00:00:00Z"})).await.expect(200).json()["looked"], 0);
     let other = json!({"eshop": Uuid::from_u128(1), "event": "*"});
     let refused = api.post(&api.user, &format!("{PATH}/try"), other).await.expect(400).violations();

@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::record::FieldChange;
+use crate::record::{FieldChange, moment};
 
 /// What a carrier is chosen by, beside the items.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +37,7 @@ pub(super) struct Choice {
     /// The preference that held.
     pub(super) preference: Uuid,
     /// When it was chosen.
+    #[serde(serialize_with = "moment")]
     pub(super) at: DateTime<Utc>,
 }
 

@@ -75,12 +75,35 @@ pub fn read(
             Some(Condition { member: member.clone(), comparisons })
         };
         // what one kind of documents never says, another may
-        let accepted = found.iter().find_map(|member| {
+        let tried = |member: &Member| {
             let mut trial = Reader::default();
             read(&mut trial, member).filter(|_| trial.into_violations().is_empty())
-        });
+        };
+        let words: Option<Vec<&[&str]>> = found.iter().map(|member| member.field.among).collect();
+        let said_by_all = || {
+            let words = words?.concat();
+            let any = Member { field: &ANY_WORD, ..found.first()?.clone() };
+            let is_word = |text: &String| words.contains(&text.as_str());
+            tried(&any).filter(|read| {
+                read.comparisons.iter().all(|(how, with)| match with {
+                    Operand::Texts(several) => several.iter().all(is_word),
+                    Operand::Text(one) => matches!(how, Operator::Like | Operator::NotLike) || is_word(one),
+                    _ => true,
+                })
+            })
+        };
+        let accepted = found.iter().find_map(tried).or_else(said_by_all);
         accepted.or_else(|| read(reader, found.first()?))
     })
+}
+
+/// How many values are compared with, and how many texts are looked for.
+#[must_use]
+pub fn weight(conditions: &[Condition]) -> (usize, usize) {
+    let comparisons = || conditions.iter().flat_map(|condition| &condition.comparisons);
+    let is_pattern = |how: &Operator| matches!(how, Operator::Like | Operator::NotLike);
+    let values = comparisons().map(|(_, with)| literals(with).len()).sum();
+    (values, comparisons().filter(|(how, _)| is_pattern(how)).count())
 }
 
 /// The predicate that is true of documents which meet all conditions. `unless` has for a condition what makes a document match
@@ -101,6 +124,9 @@ pub async fn predicate(
     let all: Vec<String> = conditions.collect();
     Ok(if all.is_empty() { ALWAYS.to_owned() } else { all.join(" && ") })
 }
+
+/// A field that is read where several kinds of documents have one, each with words of its own.
+static ANY_WORD: Field = Field::text("word", "").or_null();
 
 const ALWAYS: &str = "(1 == 1)";
 const NEVER: &str = "(1 == 2)";

@@ -1,5 +1,7 @@
 //! What a change of a record consists of, field by field: for its audit record and the `data` of its event.
 
+use chrono::{DateTime, Utc};
+use serde::Serializer;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
@@ -12,6 +14,11 @@ pub struct FieldChange {
     pub old: Value,
     /// What it holds from now on.
     pub new: Value,
+}
+
+/// A point in time as Postgres writes it in JSON, so that every answer and event spells it alike.
+pub fn moment<S: Serializer>(at: &DateTime<Utc>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&at.format("%Y-%m-%dT%H:%M:%S%.6f%:z"))
 }
 
 /// What a new record says: each of its fields that holds something.

@@ -12,8 +12,8 @@ mod trial;
 
 use std::time::{Duration, Instant};
 
-use chrono::{DateTime, SecondsFormat, Utc};
-use serde::{Deserialize, Serialize, Serializer};
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
@@ -84,11 +84,6 @@ impl Deliveries {
 /// When a change began, by the clock of Postgres.
 async fn begun_at(change: &mut Change<'_>) -> Result<DateTime<Utc>, sqlx::Error> {
     sqlx::query_scalar!(r#"SELECT now() AS "now!""#).fetch_one(change.connection()).await
-}
-
-/// A timestamp as the interface has it: UTC, in microseconds.
-pub(crate) fn timestamp<S: Serializer>(at: &DateTime<Utc>, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&at.to_rfc3339_opts(SecondsFormat::Micros, false))
 }
 
 /// Moves live deliveries to the history as cancelled: those that a query of ids gives, `$1` and `$2` being the caller's, up

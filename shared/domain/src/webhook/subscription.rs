@@ -252,7 +252,9 @@ pub async fn delete(services: &Services, context: &Context, id: WebhookId) -> Re
                     jsonb_build_object('eshop', jsonb_build_array(eshop_id, NULL),
                         'events', jsonb_build_array(to_jsonb(events), NULL),
                         'destination', jsonb_build_array(destination, NULL),
-                        'active', jsonb_build_array(active, NULL)) AS changes,
+                        'active', jsonb_build_array(active, NULL),
+                        'criteria', jsonb_build_array(criteria, NULL),
+                        'select', jsonb_build_array(to_jsonb(selected), NULL)) AS changes,
                     '{}'::jsonb AS data
              FROM made
          )",
@@ -284,7 +286,10 @@ async fn set(
         None => None,
     };
     let Settings { subscribed, filter, .. } = &new.settings;
-    let matches = filter.compiled(change.connection(), &new.conditions).await?;
+    let matches = match &new.conditions {
+        Some(conditions) => filter.compiled(change.connection(), conditions).await?,
+        None => None,
+    };
     let recorded = record_change!(
         change.connection(),
         context.origin,
@@ -296,7 +301,8 @@ async fn set(
          ), made AS (
              UPDATE webhook w
              SET event = $10, events = $20, destination = $11, active = $12, max_in_flight = $13, ordered = $14, batch_events = $21, batch_wait = $22,
-                 max_per_second = $23::float8, criteria = $24, matches = $25::text::jsonpath, selected = $26,
+                 max_per_second = $23::float8, criteria = $24, selected = $26,
+                 matches = CASE WHEN $27 THEN $25::text::jsonpath ELSE w.matches END,
                  authentication_type = CASE WHEN $15 THEN $16 ELSE w.authentication_type END,
                  authentication = CASE WHEN $15 THEN $17 ELSE w.authentication END,
                  disabled_at = CASE WHEN $12 THEN NULL ELSE w.disabled_at END,
@@ -361,6 +367,7 @@ async fn set(
         filter.criteria.as_ref() as Option<&Value>,
         matches,
         filter.select.as_deref() as Option<&[String]>,
+        new.conditions.is_some(),
     )
     .await?;
     if change.note(recorded) > 0 && new.settings.active {

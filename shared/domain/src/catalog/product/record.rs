@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::record::{self, Gives as _};
+use crate::record::{self, Gives as _, moment};
 pub use crate::record::{FieldChange, changes_json};
 use longshore_kernel::ids::OrganisationId;
 use longshore_kernel::input::Given;
@@ -238,11 +238,6 @@ pub(super) fn event_data(product: &Product, changes: &[FieldChange]) -> Value {
         [("organisation", json!(product.organisation)), ("productSku", json!(product.product_sku))];
     let attached = changes.iter().any(|c| c.field == "eshops" && !c.old.is_null());
     record::event_data(product.id, &identity, changes, if attached { all(product) } else { Vec::new() })
-}
-
-/// A point in time as Postgres writes it in JSON, so that every answer spells it alike.
-fn moment<S: Serializer>(at: &DateTime<Utc>, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(&at.format("%Y-%m-%dT%H:%M:%S%.6f%:z"))
 }
 
 impl Product {

@@ -46,33 +46,71 @@ const ITEM: &[Field] = &[
     Field::integer("expedited", "").or_null(),
 ];
 
-static OF_ORDER: [Field; 3] = [
+/// The same of parcels, and of an invoice.
+const PARCEL: &[Field] = &[
+    Field::text("extPackageNumber", ""),
+    Field::text("extPackageTrackingNumber", "").or_null(),
+    Field::text("extCarrierTrackingNumber", "").or_null(),
+    Field::text("trackingUrl", "").or_null(),
+];
+const INVOICE: &[Field] = &[Field::text("name", ""), Field::text("mimeType", ""), Field::integer("size", "")];
+
+const LINK: &Link = &Link { table: "", of: "", id: "" };
+
+static OF_ORDER: [Field; 5] = [
+    Field::rows("items", LINK, ITEM, ""),
+    Field::rows("parcels", LINK, PARCEL, ""),
+    Field::object("invoice", INVOICE).or_null(),
     Field::text("previousStatus", "").among(&ExpeditionStatus::WORDS).or_null(),
     Field::text("cancel", "").among(&["refused", "too_late"]),
-    Field::rows("items", &Link { table: "", of: "", id: "" }, ITEM, ""),
 ];
+static OF_STOCK: [Field; 1] = [Field::text("productSku", "")];
 static OF_ADVICE: [Field; 1] = [Field::text("orderNumber", "")];
 static OF_JOB: [Field; 1] = [Field::json("errors", "")];
 
 fn told(kind: &str) -> Option<Told> {
     let (resource, others, may_change): (&'static Resource, &'static [Field], fn(&str) -> bool) = match kind {
-        "organization_change" => (&ORGANISATION, &[], |_| true),
-        "product_change" => (&PRODUCT, &[], |_| true),
+        "organization_change" => {
+            (&ORGANISATION, &[], |name| is_written(name) && !matches!(name, "wmses" | "suppliers"))
+        }
+        "product_change" => (&PRODUCT, &[], |name| is_written(name) && name != "organisation"),
         "product_stock_change" => {
-            (&PRODUCT_STOCK, &[], |name| matches!(name, "quantity" | "available" | "incoming"))
+            (&PRODUCT_STOCK, &OF_STOCK, |name| matches!(name, "quantity" | "available" | "incoming"))
         }
         "stock_advice_status_change" => (&STOCK_ADVICE, &OF_ADVICE, |name| name == "status"),
-        "expedition_status_change" | "expedition_booked_change" | "expedition_change" => {
-            (&EXPEDITION, &OF_ORDER, |name| {
-                !is_personal(name) && !matches!(name, "waitsFor" | "handover" | "audits" | "bundles")
-            })
-        }
+        "expedition_status_change" => (&EXPEDITION, &OF_ORDER, is_told_of_order),
+        "expedition_booked_change" => (&EXPEDITION, &OF_ORDER, |name| name == "items"),
+        "expedition_change" => (&EXPEDITION, &OF_ORDER, |name| {
+            is_told_of_order(name) && !matches!(name, "status" | "previousStatus" | "cancel")
+        }),
         "expedition_deleted" => (&EXPEDITION, &[], |_| false),
         "sync_finished" => (&JOB, &[], |name| matches!(name, "state" | "progress" | "outcome")),
         "job_finished" => (&JOB, &OF_JOB, |_| false),
         _ => return None,
     };
     Some(Told { resource, may_change, others })
+}
+
+/// Fields that say something of a record besides which it is, and when it changed.
+fn is_written(name: &str) -> bool {
+    !matches!(name, "id" | "version" | "createdAt" | "changedAt")
+}
+
+fn is_told_of_order(name: &str) -> bool {
+    const NEVER: &[&str] = &[
+        "organisation",
+        "eshop",
+        "statusSince",
+        "modifiedAt",
+        "waitsFor",
+        "handover",
+        "audits",
+        "bundles",
+        "withComplaint",
+        "splitFrom",
+        "backorderOf",
+    ];
+    is_written(name) && !is_personal(name) && !NEVER.contains(&name)
 }
 
 impl Told {
@@ -131,11 +169,16 @@ pub(in crate::webhook) fn names(kinds: &[String]) -> Vec<String> {
     paths(kinds).into_iter().map(last).chain([VERSION.to_owned()]).collect()
 }
 
-/// An event may be too large for the value of a field that changed. Then it is not known whether it matches, and it is told.
+/// An event of a change may be too large for the value of a field, or for all of them. Then it is not known whether it matches, and
+/// it is told.
 pub(in crate::webhook) fn unless_left_out(names: &[String]) -> Option<String> {
     let [fields, field, ..] = names else { return None };
     let value = document::path("$", &names[..2]);
-    (fields == FIELDS).then(|| format!("($.{CHANGED} == \"{field}\" && !exists({value}))"))
+    (fields == FIELDS).then(|| {
+        format!(
+            "(!exists({value}) && ($.{CHANGED} == \"{field}\" || exists($.{CHANGED}) && !exists($.{FIELDS})))"
+        )
+    })
 }
 
 #[cfg(test)]
@@ -160,7 +203,7 @@ mod tests {
         }
         let order = ["expedition_change".to_owned()];
         for path in
-            ["data.fields.items.productSku", "data.fields.deliveryCountry", "data.fields.previousStatus"]
+            ["data.fields.items.productSku", "data.fields.deliveryCountry", "data.fields.parcels.trackingUrl"]
         {
             assert_eq!(find(&order, path).len(), 1, "{path}");
         }

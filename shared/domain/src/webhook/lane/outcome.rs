@@ -18,7 +18,7 @@ pub struct Attempt {
     /// Which of the delivery, from 1.
     pub number: usize,
     /// When it began.
-    #[serde(serialize_with = "super::super::delivery::timestamp")]
+    #[serde(serialize_with = "crate::record::moment")]
     pub at: DateTime<Utc>,
     /// How long it took, in milliseconds.
     pub duration_ms: u64,

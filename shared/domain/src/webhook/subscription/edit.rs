@@ -117,7 +117,7 @@ impl Choice {
 impl Trial {
     fn members(object: &mut Object<'_>) -> (Option<EshopId>, Choice, Option<DateTime<Utc>>) {
         let eshop = object.required("eshop", id()).map(EshopId::from);
-        (eshop, Choice::members(object, true), object.optional("since", timestamp()))
+        (eshop, Choice::members(object, true), object.nullable("since", timestamp()).value())
     }
 
     /// Reads the body of a trial: what it says, its e-shop in any case, and what is wrong with it.
@@ -144,8 +144,8 @@ pub fn schema(is_new: bool) -> Schema {
 pub(super) struct Fields {
     pub(super) action: &'static str,
     pub(super) settings: Settings,
-    /// Its criteria, read.
-    pub(super) conditions: Vec<Condition>,
+    /// Its criteria, read, where they must be judged anew.
+    pub(super) conditions: Option<Vec<Condition>>,
     /// Whether it becomes active, or inactive; nothing where it stays what it was.
     pub(super) switched: Option<bool>,
     pub(super) old_authentication: String,
@@ -214,7 +214,10 @@ impl Edit {
             criteria: criteria.or_keep(was.filter.criteria.clone()),
             select: select.or_keep(was.filter.select.clone()),
         };
-        let conditions = filter.judge(&subscribed.events).map_err(Problem::invalid)?;
+        // what is stored stays as it was judged
+        let is_other = filter != was.filter || subscribed.events != was.subscribed.events;
+        let judged = is_other.then(|| filter.judge(&subscribed.events));
+        let conditions = judged.transpose().map_err(Problem::invalid)?;
         let settings = Settings {
             subscribed,
             destination: self.destination.unwrap_or_else(|| was.destination.clone()),

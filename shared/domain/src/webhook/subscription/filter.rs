@@ -4,6 +4,7 @@ use serde_json::Value;
 use sqlx::PgConnection;
 
 use crate::list::document::{self, Condition};
+use crate::list::or_empty_object;
 use crate::webhook::event::member;
 use longshore_kernel::input::{Reader, Rule, Schema, array, custom, text};
 use longshore_kernel::problem::Violation;
@@ -11,8 +12,10 @@ use longshore_kernel::problem::Violation;
 /// Conditions of criteria.
 const CONDITIONS: usize = 20;
 
-/// Bytes of criteria: they are judged with each change.
+/// Bytes of criteria, values in all of their conditions, and texts that are looked for: they are judged with each change.
 const LONGEST: usize = 8 * 1024;
+const VALUES: usize = 100;
+const PATTERNS: usize = 2;
 
 /// What `criteria` and `select` of a webhook say.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -62,19 +65,27 @@ fn conditions(reader: &mut Reader, kinds: &[String], criteria: Option<Value>) ->
         reader.refuse("too_large", format!("must have at most {LONGEST} bytes"));
         return None;
     }
-    document::read(reader, criteria, CONDITIONS, |reader, path| {
+    let conditions = document::read(reader, criteria, CONDITIONS, |reader, path| {
         let found = member::find(kinds, path);
         if found.is_empty() {
             let known = member::paths(kinds);
             reader.refuse_unknown(path, known.iter().map(String::as_str), OF_TYPES);
         }
         found
-    })
+    })?;
+    let (values, patterns) = document::weight(&conditions);
+    if values > VALUES {
+        reader.refuse("invalid_count", format!("must have at most {VALUES} values in all"));
+    }
+    if patterns > PATTERNS {
+        reader.refuse("invalid_count", format!("must have `like` and `notLike` at most {PATTERNS} times"));
+    }
+    Some(conditions)
 }
 
 /// What `criteria` accepts; [`Filter::judge`] reads it, once it is known what the webhook hears of.
 pub(super) fn criteria() -> impl Rule<Out = Value> + Clone {
-    custom(Schema::AnyObject, |_: &mut Reader, value: Value| Some(value))
+    custom(Schema::AnyObject, |_: &mut Reader, value: Value| Some(or_empty_object(value)))
 }
 
 /// What `select` accepts.
