@@ -44,7 +44,7 @@ use crate::config::RedisSettings;
 use crate::crypto::Vault;
 use crate::outage::Outage;
 use crate::pulse::Pulse;
-use crate::redis_server::{RedisConnection, RedisServer};
+use crate::redis_server::{InvalidUrl, RedisConnection, RedisServer};
 use hand_over::HandOver;
 use notice::{HINTS, PUT_HINTS, STREAM_LIVES, Sealed};
 
@@ -94,6 +94,9 @@ pub enum QueueError {
     /// Redis did not answer in the time the caller gave. What was asked may have happened; asking again is safe.
     #[error("the queue did not answer within {0:?}")]
     Timeout(Duration),
+    /// It is not said where Redis is.
+    #[error(transparent)]
+    Url(#[from] InvalidUrl),
     /// Redis refused, or could not be reached.
     #[error("the queue failed")]
     Redis(#[from] redis::RedisError),

@@ -18,8 +18,7 @@ use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ErrorKind, Pipeline, RedisError, RedisFuture,
-    RedisResult, Value,
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, Pipeline, RedisError, RedisFuture, RedisResult, Value,
 };
 
 use self::sentinel::Sentinels;
@@ -52,6 +51,23 @@ impl From<Client> for RedisServer {
     }
 }
 
+/// `REDIS_URL` does not say where Redis is.
+#[derive(Debug, thiserror::Error)]
+#[error("REDIS_URL: {0}")]
+pub struct InvalidUrl(String);
+
+impl From<&str> for InvalidUrl {
+    fn from(what: &str) -> Self {
+        Self(what.to_owned())
+    }
+}
+
+impl From<RedisError> for InvalidUrl {
+    fn from(error: RedisError) -> Self {
+        Self(error.to_string())
+    }
+}
+
 /// A connection, and where it leads.
 #[derive(Clone)]
 struct Connected {
@@ -76,10 +92,10 @@ impl RedisServer {
     ///
     /// # Errors
     /// If it is none. The message has no password.
-    pub fn parse(url: &str) -> RedisResult<Self> {
+    pub fn parse(url: &str) -> Result<Self, InvalidUrl> {
         let scheme = url.split("://").next().unwrap_or_default();
         if scheme.contains("cluster") {
-            return Err(invalid(NO_CLUSTER));
+            return Err(NO_CLUSTER.into());
         }
         let place = match scheme {
             "redis+sentinel" | "rediss+sentinel" => Place::Behind(Sentinels::parse(url)?),
@@ -235,9 +251,4 @@ impl std::fmt::Debug for RedisConnection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RedisConnection").finish_non_exhaustive()
     }
-}
-
-/// What is wrong with a URL.
-fn invalid(what: &'static str) -> RedisError {
-    RedisError::from((ErrorKind::InvalidClientConfig, what))
 }

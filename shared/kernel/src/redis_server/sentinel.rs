@@ -15,7 +15,7 @@ use redis::{
 use tokio::time::timeout;
 use url::Url;
 
-use super::{RedisConnection, RedisServer, invalid};
+use super::{InvalidUrl, RedisConnection, RedisServer};
 
 /// How long a Sentinel may take to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -34,31 +34,31 @@ pub(super) struct Sentinels {
 }
 
 impl Sentinels {
-    pub(super) fn parse(text: &str) -> RedisResult<Self> {
+    pub(super) fn parse(text: &str) -> Result<Self, InvalidUrl> {
         const FORM: &str = "must be redis+sentinel://a:26379,b:26379,c:26379/name";
-        let (scheme, rest) = text.split_once("://").ok_or_else(|| invalid(FORM))?;
-        let (authority, path) = rest.split_once('/').ok_or_else(|| invalid(FORM))?;
+        let (scheme, rest) = text.split_once("://").ok_or_else(|| InvalidUrl::from(FORM))?;
+        let (authority, path) = rest.split_once('/').ok_or_else(|| InvalidUrl::from(FORM))?;
         let (login, hosts) =
             authority.rsplit_once('@').map_or(("", authority), |(login, hosts)| (login, hosts));
         let scheme = scheme.trim_end_matches("+sentinel");
         // one URL a server, each of which a library reads
         let read = |login: &str, host: &str, path: &str| {
             let login = if login.is_empty() { String::new() } else { format!("{login}@") };
-            Url::parse(&format!("{scheme}://{login}{host}/{path}")).map_err(|_| invalid(FORM))
+            Url::parse(&format!("{scheme}://{login}{host}/{path}")).map_err(|_| InvalidUrl::from(FORM))
         };
         let master = read(login, "master", path)?;
         let name = master.path().trim_matches('/').to_owned();
         if name.is_empty() || name.contains('/') {
-            return Err(invalid(FORM));
+            return Err(InvalidUrl::from(FORM));
         }
         let (mut db, mut sentinel) = (0, RedisConnectionInfo::default());
         for (key, value) in master.query_pairs() {
             match &*key {
-                "db" => db = value.parse().map_err(|_| invalid("`db` must be a number"))?,
+                "db" => db = value.parse().map_err(|_| InvalidUrl::from("`db` must be a number"))?,
                 "sentinelUsername" => sentinel = sentinel.set_username(&*value),
                 "sentinelPassword" => sentinel = sentinel.set_password(&*value),
                 _ => {
-                    return Err(invalid(
+                    return Err(InvalidUrl::from(
                         "knows the parameters `db`, `sentinelUsername` and `sentinelPassword` only",
                     ));
                 }
@@ -69,14 +69,15 @@ impl Sentinels {
             .set_response_timeout(Some(PATIENCE));
         let sentinels = hosts.split(',').map(|host| {
             let url = read("", host, "")?;
-            let host = url.host_str().filter(|host| !host.is_empty()).ok_or_else(|| invalid(FORM))?;
+            let host =
+                url.host_str().filter(|host| !host.is_empty()).ok_or_else(|| InvalidUrl::from(FORM))?;
             let address = format!("{scheme}://{}:{}", host, url.port().unwrap_or(PORT));
             let client = Client::open(address.into_connection_info()?.set_redis_settings(sentinel.clone()))?;
             Ok(RedisServer::from(client).shared(config.clone()))
         });
-        let sentinels = sentinels.collect::<RedisResult<Vec<_>>>()?;
+        let sentinels = sentinels.collect::<Result<Vec<_>, InvalidUrl>>()?;
         if sentinels.len() < AGREE {
-            return Err(invalid("must name at least two Sentinels, since two must agree"));
+            return Err(InvalidUrl::from("must name at least two Sentinels, since two must agree"));
         }
         let mut without_path = master;
         without_path.set_path("");

@@ -38,18 +38,21 @@ pub(super) async fn examine(settings: &RedisSettings, clock: &Clock) -> Vec<Find
             "check REDIS_URL, and that Redis runs and accepts the login: redis-cli -u \"$REDIS_URL\" ping",
         )]
     };
-    match tokio::time::timeout(PATIENCE, look(settings, clock)).await {
+    let server = match RedisServer::parse(&settings.redis_url) {
+        Ok(server) => server,
+        Err(error) => return unreachable(reason(&error)),
+    };
+    match tokio::time::timeout(PATIENCE, look(&server, clock)).await {
         Ok(Ok(findings)) => findings,
         Ok(Err(error)) => unreachable(reason(&error)),
         Err(_) => unreachable(format!("no answer within {} s", PATIENCE.as_secs())),
     }
 }
 
-async fn look(settings: &RedisSettings, clock: &Clock) -> RedisResult<Vec<Finding>> {
+async fn look(server: &RedisServer, clock: &Clock) -> RedisResult<Vec<Finding>> {
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(PATIENCE))
         .set_response_timeout(Some(PATIENCE));
-    let server = RedisServer::parse(&settings.redis_url)?;
     let address = server.address().await?;
     let mut connection = server.connect(&config).await?;
     redis::cmd("PING").query_async::<()>(&mut connection).await?;
