@@ -235,7 +235,7 @@ fn shown(tried: &Tried) -> Markup {
             @if tried.looked == 0 { "No such event is among the newest that webhooks of this e-shop were told of." }
             @else { (number(tried.matched)) " of the newest " (counted(tried.looked, "event", "events")) " match." }
         }
-        @for example in &tried.examples { pre tabindex="0" { code { (example.get()) } } }
+        @for example in &tried.examples { pre.wrapped tabindex="0" { code { (example.get()) } } }
     }
 }
 
