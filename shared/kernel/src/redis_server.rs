@@ -6,28 +6,34 @@
 //!   again whenever the connection is lost.
 //! - [`RedisServer::connect`] gives a connection of one's own, for commands that block; who has it connects again.
 //!
-//! Behind Sentinels a connection is left as soon as the server says that it is no master, or has no replica, and within a second of
-//! the moment at which they name another one. What was lost with it is found in Postgres: see [`queue`](crate::queue).
+//! Behind Sentinels a connection ends within a second of the moment at which most of them name another master, also while a command
+//! waits on it. What was lost with it is found in Postgres: see [`queue`](crate::queue).
 
 mod sentinel;
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
 use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::io::tcp::TcpSettings;
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, Pipeline, RedisError, RedisFuture, RedisResult, Value,
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _, Pipeline,
+    RedisError, RedisFuture, RedisResult, Value,
 };
 
-use self::sentinel::Sentinels;
+use self::sentinel::{Named, Sentinels};
 
 /// The pause before the second attempt to connect; then those who wait are told, and the next command tries again.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The interval of asking whether the master is still the same.
+/// The interval of asking Sentinels for the master, and the least time that a connection is kept to a server that takes no writes.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// After so long without an acknowledgement the kernel ends a connection. Otherwise it goes on sending for a quarter of an hour.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(5);
 
 /// Why Redis Cluster is refused.
 pub const NO_CLUSTER: &str =
@@ -68,14 +74,17 @@ impl From<RedisError> for InvalidUrl {
     }
 }
 
-/// A connection, and where it leads.
+/// A connection to a server. Behind Sentinels it ends when they name another one: a command that waits on it fails then.
 #[derive(Clone)]
-struct Connected {
-    address: ConnectionAddr,
+pub struct RedisLink {
     connection: MultiplexedConnection,
+    address: ConnectionAddr,
+    /// The master, as Sentinels name it.
+    named: Option<Named>,
+    since: Instant,
 }
 
-type Connecting = Shared<BoxFuture<'static, RedisResult<Connected>>>;
+type Connecting = Shared<BoxFuture<'static, RedisResult<RedisLink>>>;
 
 /// A connection that many share.
 #[derive(Clone)]
@@ -99,7 +108,7 @@ impl RedisServer {
         }
         let place = match scheme {
             "redis+sentinel" | "rediss+sentinel" => Place::Behind(Sentinels::parse(url)?),
-            _ => Place::At(Client::open(url)?),
+            _ => Place::At(Client::open(careful(url.into_connection_info()?))?),
         };
         Ok(Self(Arc::new(place)))
     }
@@ -108,8 +117,19 @@ impl RedisServer {
     ///
     /// # Errors
     /// If Redis is away, or no server is the master.
-    pub async fn connect(&self, config: &AsyncConnectionConfig) -> RedisResult<MultiplexedConnection> {
-        Ok(self.connected(config).await?.connection)
+    pub async fn connect(&self, config: &AsyncConnectionConfig) -> RedisResult<RedisLink> {
+        let (address, named, connection) = match &*self.0 {
+            Place::At(client) => {
+                let connection = client.get_multiplexed_async_connection_with_config(config).await?;
+                (client.get_connection_info().addr().clone(), None, connection)
+            }
+            Place::Behind(sentinels) => {
+                let address = sentinels.master().await?;
+                let connection = sentinels.connect(&address, config).await?;
+                (address, Some(sentinels.named()), connection)
+            }
+        };
+        Ok(RedisLink { connection, address, named, since: Instant::now() })
     }
 
     /// Where it is at this moment, without a login.
@@ -129,50 +149,57 @@ impl RedisServer {
         matches!(*self.0, Place::Behind(_))
     }
 
-    /// A connection that many share; must be called within a tokio runtime.
+    /// A connection that many share.
     #[must_use]
     pub fn shared(&self, config: AsyncConnectionConfig) -> RedisConnection {
         let current = Mutex::new(connecting(self.clone(), config.clone()));
-        let held = Arc::new(Held { server: self.clone(), config, current });
-        if self.has_sentinels() {
-            tokio::spawn(leave_former(Arc::downgrade(&held)));
-        }
-        RedisConnection(held)
+        RedisConnection(Arc::new(Held { server: self.clone(), config, current }))
     }
+}
 
-    async fn connected(&self, config: &AsyncConnectionConfig) -> RedisResult<Connected> {
-        let address = self.address().await?;
-        let connection = match &*self.0 {
-            Place::At(client) => client.get_multiplexed_async_connection_with_config(config).await?,
-            Place::Behind(sentinels) => sentinels.connect(&address, config).await?,
-        };
-        Ok(Connected { address, connection })
-    }
+/// The same, ended by the kernel where the other side is silent.
+fn careful(info: ConnectionInfo) -> ConnectionInfo {
+    info.set_tcp_settings(TcpSettings::default().set_user_timeout(UNACKNOWLEDGED))
 }
 
 /// Connects, in at most two attempts.
 fn connecting(server: RedisServer, config: AsyncConnectionConfig) -> Connecting {
     let connect = async move {
-        if let Ok(connected) = server.connected(&config).await {
-            return Ok(connected);
+        if let Ok(link) = server.connect(&config).await {
+            return Ok(link);
         }
         tokio::time::sleep(PAUSE).await;
-        server.connected(&config).await
+        server.connect(&config).await
     };
     connect.boxed().shared()
 }
 
-/// Leaves a connection within seconds of the moment at which its server is no longer the master, whatever that still answers.
-async fn leave_former(held: Weak<Held>) {
-    loop {
-        tokio::time::sleep(LOOK_AGAIN).await;
-        let Some(held) = held.upgrade() else { return };
-        let current = held.current();
-        let Some(Ok(connected)) = current.peek() else { continue };
-        if held.server.address().await.is_ok_and(|address| address != connected.address) {
-            held.leave(&current);
+impl RedisLink {
+    /// Whether Sentinels name another server by now.
+    fn is_former(&self) -> bool {
+        self.named.as_ref().is_some_and(|named| is_other(&named.borrow(), &self.address))
+    }
+
+    /// What `ask` makes of the connection, unless Sentinels name another server before.
+    async fn with<T>(
+        &mut self,
+        ask: impl AsyncFnOnce(&mut MultiplexedConnection) -> RedisResult<T>,
+    ) -> RedisResult<T> {
+        let Some(named) = &mut self.named else { return ask(&mut self.connection).await };
+        let left = async {
+            if named.wait_for(|named| is_other(named, &self.address)).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            asked = ask(&mut self.connection) => asked,
+            () = left => Err(io::Error::new(io::ErrorKind::ConnectionReset, "another server is the master").into()),
         }
     }
+}
+
+fn is_other(named: &Option<ConnectionAddr>, address: &ConnectionAddr) -> bool {
+    named.as_ref().is_some_and(|named| named != address)
 }
 
 impl Held {
@@ -193,31 +220,61 @@ impl Held {
 }
 
 impl RedisConnection {
-    /// What `ask` makes of the connection.
+    /// What `ask` makes of the connection; `refuses` is whether the server says by it that it takes no writes.
     async fn with<T>(
         &self,
-        ask: impl AsyncFnOnce(&mut MultiplexedConnection) -> RedisResult<T>,
+        ask: impl AsyncFnOnce(&mut RedisLink) -> RedisResult<T>,
+        refuses: impl FnOnce(&T) -> bool,
     ) -> RedisResult<T> {
         let held = &self.0;
-        let current = held.current();
-        let asked = match current.clone().await {
-            Ok(mut connected) => ask(&mut connected.connection).await,
-            Err(error) => {
-                held.leave(&current);
-                return Err(error);
-            }
+        let mut current = held.current();
+        // what failed before is tried again, and what leads to a former master is not asked
+        if current.peek().is_some_and(|link| link.as_ref().map_or(true, RedisLink::is_former)) {
+            held.leave(&current);
+            current = held.current();
+        }
+        let mut link = current.clone().await.inspect_err(|_| held.leave(&current))?;
+        let asked = ask(&mut link).await;
+        let is_over = match &asked {
+            Ok(answer) => refuses(answer) && link.since.elapsed() >= LOOK_AGAIN,
+            Err(error) => error.is_unrecoverable_error(),
         };
-        if let Err(error) = &asked
-            && (error.is_unrecoverable_error()
-                || held.server.has_sentinels() && error.code().is_some_and(|code| LEFT.contains(&code)))
-        {
+        if is_over {
             held.leave(&current);
         }
         asked
     }
 }
 
+/// Whether a server says that it takes no writes: a library returns that as a value.
+fn refuses_writes(answer: &Value) -> bool {
+    matches!(answer, Value::ServerError(error) if LEFT.contains(&error.code()))
+}
+
 impl ConnectionLike for RedisConnection {
+    fn req_packed_command<'a>(&'a mut self, cmd: &'a Cmd) -> RedisFuture<'a, Value> {
+        self.with(async |link| link.req_packed_command(cmd).await, refuses_writes).boxed()
+    }
+
+    fn req_packed_commands<'a>(
+        &'a mut self,
+        pipeline: &'a Pipeline,
+        offset: usize,
+        count: usize,
+    ) -> RedisFuture<'a, Vec<Value>> {
+        let refuse = |answers: &Vec<Value>| answers.iter().any(refuses_writes);
+        self.with(async move |link| link.req_packed_commands(pipeline, offset, count).await, refuse).boxed()
+    }
+
+    fn get_db(&self) -> i64 {
+        match &*self.0.server.0 {
+            Place::At(client) => client.get_connection_info().redis_settings().db(),
+            Place::Behind(sentinels) => sentinels.db(),
+        }
+    }
+}
+
+impl ConnectionLike for RedisLink {
     fn req_packed_command<'a>(&'a mut self, cmd: &'a Cmd) -> RedisFuture<'a, Value> {
         self.with(async |connection| connection.req_packed_command(cmd).await).boxed()
     }
@@ -233,17 +290,20 @@ impl ConnectionLike for RedisConnection {
     }
 
     fn get_db(&self) -> i64 {
-        match &*self.0.server.0 {
-            Place::At(client) => client.get_connection_info().redis_settings().db(),
-            Place::Behind(sentinels) => sentinels.db(),
-        }
+        self.connection.get_db()
     }
 }
 
-// neither shows the address, which may hold a password
+// none shows what may hold a password
 impl std::fmt::Debug for RedisServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RedisServer").finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for RedisLink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RedisLink").finish_non_exhaustive()
     }
 }
 

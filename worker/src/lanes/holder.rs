@@ -10,8 +10,8 @@ use std::time::Duration;
 use longshore_kernel::crypto::Vault;
 use longshore_kernel::ids::WebhookId;
 use longshore_kernel::queue::{CONNECTION_TIMEOUT, Notice, Queue, QueueKeys, Queues};
+use longshore_kernel::redis_server::RedisLink;
 use longshore_kernel::retry::Backoff;
-use redis::aio::MultiplexedConnection;
 use redis::streams::StreamReadReply;
 use redis::{AsyncConnectionConfig, RedisError, RedisResult, Script, cmd, pipe};
 use tokio::time::{Instant, sleep, timeout};
@@ -163,7 +163,7 @@ impl Holder {
     async fn entries(
         &self,
         stream: &str,
-        connection: &mut Option<MultiplexedConnection>,
+        connection: &mut Option<RedisLink>,
         done: &[String],
     ) -> RedisResult<Option<StreamReadReply>> {
         let connection = match connection {
@@ -184,7 +184,7 @@ impl Holder {
         Ok(reply)
     }
 
-    async fn connect(&self) -> RedisResult<MultiplexedConnection> {
+    async fn connect(&self) -> RedisResult<RedisLink> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECTION_TIMEOUT))
             .set_response_timeout(Some(BLOCK + RESPONSE_MARGIN));

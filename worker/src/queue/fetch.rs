@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use longshore_kernel::queue::{CONNECTION_TIMEOUT, GROUP};
+use longshore_kernel::redis_server::RedisLink;
 use longshore_kernel::retry::Backoff;
-use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, RedisResult, cmd};
 use tokio::time::sleep;
 use tracing::warn;
@@ -70,7 +70,7 @@ struct Reader<'a> {
 
 #[derive(Clone)]
 struct Connected {
-    connection: MultiplexedConnection,
+    connection: RedisLink,
     /// The id for `CLIENT UNBLOCK`.
     client_id: i64,
 }
@@ -129,7 +129,7 @@ async fn connect(consumer: &Consumer) -> RedisResult<Connected> {
     Ok(Connected { connection, client_id })
 }
 
-async fn join_group(consumer: &Consumer, connection: &mut MultiplexedConnection) -> RedisResult<()> {
+async fn join_group(consumer: &Consumer, connection: &mut RedisLink) -> RedisResult<()> {
     // From 0, not $: entries added before the group existed must be delivered.
     let mut create = cmd("XGROUP");
     create.arg("CREATE").arg(consumer.keys.stream()).arg(GROUP).arg("0").arg("MKSTREAM");
@@ -146,7 +146,7 @@ async fn join_group(consumer: &Consumer, connection: &mut MultiplexedConnection)
 
 async fn read_new(
     consumer: &Consumer,
-    connection: &mut MultiplexedConnection,
+    connection: &mut RedisLink,
     free: usize,
     block: Duration,
 ) -> RedisResult<Vec<Entry>> {

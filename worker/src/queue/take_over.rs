@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use longshore_kernel::queue::GROUP;
-use redis::aio::MultiplexedConnection;
+use longshore_kernel::redis_server::RedisLink;
 use redis::{RedisResult, cmd, pipe};
 use tracing::info;
 
@@ -32,7 +32,7 @@ pub(super) struct Abandoned {
 /// Takes over entries that were not kept alive for the visibility.
 pub(super) async fn abandoned(
     consumer: &Consumer,
-    connection: &mut MultiplexedConnection,
+    connection: &mut RedisLink,
     free: usize,
 ) -> RedisResult<Abandoned> {
     let idle_ms = u64::try_from(consumer.config.visibility.as_millis()).unwrap_or(u64::MAX);
@@ -97,7 +97,7 @@ fn choose(consumer: &Consumer, pending: Vec<Pending>, mut free: usize) -> (HashM
 /// off with a former connection. They were never started, so the claim keeps their number of deliveries.
 pub(super) async fn lost(
     consumer: &Consumer,
-    connection: &mut MultiplexedConnection,
+    connection: &mut RedisLink,
     free: usize,
 ) -> RedisResult<Vec<Entry>> {
     let held = consumer.board().held_keys().len();

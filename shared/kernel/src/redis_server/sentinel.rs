@@ -1,8 +1,9 @@
 //! Sentinels, which say what server is the master: `redis+sentinel://user:password@a:26379,b,c/name?sentinelPassword=…&db=0`.
 //!
-//! One that is cut off from the others may name a master that is one no longer. So a server is believed if two of them name it and it
-//! says itself that it is the master.
+//! One that is cut off from the others may name a master that is one no longer. So a server is believed if most of them name it, two at
+//! least, and it says itself that it is the master.
 
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -12,10 +13,11 @@ use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo as _,
     RedisConnectionInfo, RedisError, RedisResult,
 };
+use tokio::sync::watch;
 use tokio::time::timeout;
 use url::Url;
 
-use super::{InvalidUrl, RedisConnection, RedisServer};
+use super::{InvalidUrl, LOOK_AGAIN, RedisConnection, RedisServer, careful};
 
 /// How long a Sentinel may take to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -23,14 +25,20 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// The port of Sentinels.
 const PORT: u16 = 26_379;
 
-/// How many Sentinels must name the same master.
-const AGREE: usize = 2;
+/// How many Sentinels there must be.
+const LEAST: usize = 2;
+
+/// The master that Sentinels named last.
+pub(super) type Named = watch::Receiver<Option<ConnectionAddr>>;
 
 /// Sentinels, and the master that they watch.
-pub(super) struct Sentinels {
+pub(super) struct Sentinels(Arc<Watching>);
+
+struct Watching {
     sentinels: Vec<RedisConnection>,
     name: String,
     master: ConnectionInfo,
+    named: watch::Sender<Option<ConnectionAddr>>,
 }
 
 impl Sentinels {
@@ -72,54 +80,38 @@ impl Sentinels {
             let host =
                 url.host_str().filter(|host| !host.is_empty()).ok_or_else(|| InvalidUrl::from(FORM))?;
             let address = format!("{scheme}://{}:{}", host, url.port().unwrap_or(PORT));
-            let client = Client::open(address.into_connection_info()?.set_redis_settings(sentinel.clone()))?;
-            Ok(RedisServer::from(client).shared(config.clone()))
+            let address = careful(address.into_connection_info()?);
+            Ok(RedisServer::from(Client::open(address.set_redis_settings(sentinel.clone()))?)
+                .shared(config.clone()))
         });
         let sentinels = sentinels.collect::<Result<Vec<_>, InvalidUrl>>()?;
-        if sentinels.len() < AGREE {
+        if sentinels.len() < LEAST {
             return Err(InvalidUrl::from("must name at least two Sentinels, since two must agree"));
         }
         let mut without_path = master;
         without_path.set_path("");
         without_path.set_query(None);
-        let master = without_path.into_connection_info()?;
+        let master = careful(without_path.into_connection_info()?);
         let settings = master.redis_settings().clone().set_db(db);
-        Ok(Self { sentinels, name, master: master.set_redis_settings(settings) })
+        let master = master.set_redis_settings(settings);
+        let named = watch::Sender::new(None);
+        let watching = Arc::new(Watching { sentinels, name, master, named });
+        tokio::spawn(look_again(Arc::downgrade(&watching)));
+        Ok(Self(watching))
     }
 
     pub(super) fn db(&self) -> i64 {
-        self.master.redis_settings().db()
+        self.0.master.redis_settings().db()
     }
 
-    /// The address that two Sentinels name.
+    /// The master, as it is named from time to time.
+    pub(super) fn named(&self) -> Named {
+        self.0.named.subscribe()
+    }
+
+    /// The master that most Sentinels name now.
     pub(super) async fn master(&self) -> RedisResult<ConnectionAddr> {
-        let mut answers: FuturesUnordered<_> = self.sentinels.iter().map(|one| self.named_by(one)).collect();
-        let mut named: Vec<(String, u16)> = Vec::new();
-        while let Some(answer) = answers.next().await {
-            let Some(address) = answer else { continue };
-            let others = named.iter().filter(|other| **other == address).count();
-            if others + 1 >= AGREE {
-                let (host, port) = address;
-                return Ok(match self.master.addr() {
-                    ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
-                        let (insecure, tls_params) = (*insecure, tls_params.clone());
-                        ConnectionAddr::TcpTls { host, port, insecure, tls_params }
-                    }
-                    _ => ConnectionAddr::Tcp(host, port),
-                });
-            }
-            named.push(address);
-        }
-        let found = format!("of {}, {} name one", self.sentinels.len(), named.len());
-        Err(RedisError::from((ErrorKind::Io, "no two Sentinels name the same master", found)))
-    }
-
-    /// What a Sentinel says; nothing: it does not answer, or does not know the name.
-    async fn named_by(&self, sentinel: &RedisConnection) -> Option<(String, u16)> {
-        let mut ask = redis::cmd("SENTINEL");
-        ask.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name);
-        let mut sentinel = sentinel.clone();
-        timeout(PATIENCE, ask.query_async(&mut sentinel)).await.ok()?.ok()?
+        self.0.ask().await
     }
 
     /// Connects to a server that says itself that it is the master.
@@ -128,15 +120,71 @@ impl Sentinels {
         address: &ConnectionAddr,
         config: &AsyncConnectionConfig,
     ) -> RedisResult<MultiplexedConnection> {
-        let client = Client::open(self.master.clone().set_addr(address.clone()))?;
-        let mut connection = client.get_multiplexed_async_connection_with_config(config).await?;
-        let info: String = redis::cmd("INFO").arg("replication").query_async(&mut connection).await?;
+        let of = |error: RedisError| {
+            let what = "the master that Sentinels name was not reached";
+            RedisError::from((ErrorKind::Io, what, format!("{address}: {error}")))
+        };
+        let client = Client::open(self.0.master.clone().set_addr(address.clone()))?;
+        let mut connection = client.get_multiplexed_async_connection_with_config(config).await.map_err(of)?;
+        let info: String =
+            redis::cmd("INFO").arg("replication").query_async(&mut connection).await.map_err(of)?;
         if info.lines().any(|line| line.trim_end() == "role:master") {
             return Ok(connection);
         }
-        Err(RedisError::from((
-            ErrorKind::Io,
-            "the server that Sentinels name as the master says that it is none",
-        )))
+        let what = "the server that Sentinels name as the master says that it is none";
+        Err(RedisError::from((ErrorKind::Io, what, address.to_string())))
+    }
+}
+
+/// Asks for the master as long as somebody wants to know it.
+async fn look_again(watching: Weak<Watching>) {
+    loop {
+        tokio::time::sleep(LOOK_AGAIN).await;
+        let Some(watching) = watching.upgrade() else { return };
+        // those who connect say why not
+        let _ = watching.ask().await;
+    }
+}
+
+impl Watching {
+    async fn ask(&self) -> RedisResult<ConnectionAddr> {
+        let most = self.sentinels.len() / 2 + 1;
+        let mut answers: FuturesUnordered<_> = self.sentinels.iter().map(|one| self.named_by(one)).collect();
+        let (mut named, mut why): (Vec<(String, u16)>, _) = (Vec::new(), String::new());
+        while let Some(answer) = answers.next().await {
+            match answer {
+                Ok(address) => named.push(address),
+                Err(reason) => why = format!("; one of the others: {reason}"),
+            }
+            let Some(last) = named.last() else { continue };
+            if named.iter().filter(|other| *other == last).count() >= most {
+                let (host, port) = last.clone();
+                let address = match self.master.addr() {
+                    ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
+                        let (insecure, tls_params) = (*insecure, tls_params.clone());
+                        ConnectionAddr::TcpTls { host, port, insecure, tls_params }
+                    }
+                    _ => ConnectionAddr::Tcp(host, port),
+                };
+                self.named
+                    .send_if_modified(|known| known.replace(address.clone()).as_ref() != Some(&address));
+                return Ok(address);
+            }
+        }
+        let found = format!("of {}, {} name one{why}", self.sentinels.len(), named.len());
+        Err(RedisError::from((ErrorKind::Io, "no majority of the Sentinels names the same master", found)))
+    }
+
+    /// What a Sentinel says, or why it says nothing.
+    async fn named_by(&self, sentinel: &RedisConnection) -> Result<(String, u16), String> {
+        let mut ask = redis::cmd("SENTINEL");
+        ask.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name);
+        let mut sentinel = sentinel.clone();
+        match timeout(PATIENCE * 2, ask.query_async::<Option<(String, u16)>>(&mut sentinel)).await {
+            Ok(Ok(Some(address))) => Ok(address),
+            Ok(Ok(None)) => Err(format!("knows no master of the name {}", self.name)),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("no answer".to_owned()),
+        }
     }
 }

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
-use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, RedisResult};
 
 use super::{Finding, PATIENCE, reason};
@@ -13,7 +12,7 @@ use longshore_kernel::clock::Clock;
 use longshore_kernel::config::RedisSettings;
 use longshore_kernel::database::Database;
 use longshore_kernel::queue::{Memory, Queue, Queues, RedisHealth};
-use longshore_kernel::redis_server::{NO_CLUSTER, RedisServer};
+use longshore_kernel::redis_server::{NO_CLUSTER, RedisLink, RedisServer};
 
 /// The oldest Redis that has all that is asked of it.
 const OLDEST: (u32, u32) = (6, 2);
@@ -66,13 +65,17 @@ async fn look(server: &RedisServer, clock: &Clock) -> RedisResult<Vec<Finding>> 
         time(&mut connection, clock).await?,
     ];
     if server.has_sentinels() {
-        findings.push(replicas(&mut connection).await);
+        let connected = value(&info, "connected_slaves").parse().unwrap_or_default();
+        findings.push(replicas(&mut connection, connected).await);
     }
     Ok(findings)
 }
 
+/// Seconds for which a master may take writes after its last replica was lost.
+const LONGEST_LAG: u64 = 5;
+
 /// Whether a master that is cut off from its replicas refuses writes: else what it takes is lost when the others have another one.
-async fn replicas(connection: &mut MultiplexedConnection) -> Finding {
+async fn replicas(connection: &mut RedisLink, connected: u64) -> Finding {
     let remedy =
         "set min-replicas-to-write 1 and min-replicas-max-lag 5 (or less) in redis.conf of every server";
     let mut ask = redis::cmd("CONFIG");
@@ -85,26 +88,28 @@ async fn replicas(connection: &mut MultiplexedConnection) -> Finding {
         );
     };
     let of = |name: &str| settings.get(name).copied().unwrap_or_default();
-    judge_replicas(of("min-replicas-to-write"), of("min-replicas-max-lag"), remedy)
+    judge_replicas(of("min-replicas-to-write"), of("min-replicas-max-lag"), connected, remedy)
 }
 
-fn judge_replicas(least: u64, lag: u64, remedy: &str) -> Finding {
-    match (least, lag) {
-        (0, _) | (_, 0) => Finding::fail(
-            REPLICAS,
-            "a master that is cut off from its replicas goes on taking writes, which are lost",
-            remedy,
-        ),
-        (_, 6..) => Finding::fail(
-            REPLICAS,
-            format!("a master takes writes for {lag} s after its last replica was lost"),
-            remedy,
-        ),
-        _ => Finding::ok(
-            REPLICAS,
-            format!("a master takes writes while {least} follow it, at most {lag} s behind"),
-        ),
+fn judge_replicas(least: u64, lag: u64, connected: u64, remedy: &str) -> Finding {
+    if least == 0 || lag == 0 {
+        let found = "a master that is cut off from its replicas goes on taking writes, which are lost";
+        return Finding::fail(REPLICAS, found, remedy);
     }
+    if lag > LONGEST_LAG {
+        let found = format!("a master takes writes for {lag} s after its last replica was lost");
+        return Finding::fail(REPLICAS, found, remedy);
+    }
+    if connected <= least {
+        let found = format!(
+            "{connected} follow the master, and it needs {least}: after a failover it takes no writes"
+        );
+        return Finding::warn(REPLICAS, found, "run one more server, and see that it follows the master");
+    }
+    Finding::ok(
+        REPLICAS,
+        format!("{connected} follow the master, which needs {least}, at most {lag} s behind"),
+    )
 }
 
 /// A line of `INFO`.
@@ -151,7 +156,7 @@ fn eviction(policy: &str) -> Finding {
     }
 }
 
-async fn time(connection: &mut MultiplexedConnection, clock: &Clock) -> RedisResult<Finding> {
+async fn time(connection: &mut RedisLink, clock: &Clock) -> RedisResult<Finding> {
     let before = clock.now();
     let (seconds, micros): (i64, u32) = redis::cmd("TIME").query_async(connection).await?;
     let after = clock.now();
@@ -261,9 +266,9 @@ mod tests {
         assert_eq!(primary(value(info, "role"), "standalone").verdict, Verdict::Fail);
         assert_eq!(primary("master", "standalone").verdict, Verdict::Ok);
         assert_eq!(primary("master", "cluster").verdict, Verdict::Fail);
-        let replicas = |least, lag| judge_replicas(least, lag, "").verdict;
-        assert_eq!([replicas(0, 5), replicas(1, 0), replicas(1, 10)], [Verdict::Fail; 3]);
-        assert_eq!(replicas(1, 5), Verdict::Ok);
+        let replicas = |least, lag, connected| judge_replicas(least, lag, connected, "").verdict;
+        assert_eq!([replicas(0, 5, 2), replicas(1, 0, 2), replicas(1, 10, 2)], [Verdict::Fail; 3]);
+        assert_eq!([replicas(1, 5, 1), replicas(1, 5, 2)], [Verdict::Warn, Verdict::Ok]);
         assert_eq!(eviction(value(info, "maxmemory_policy")).verdict, Verdict::Fail);
         assert_eq!(eviction("noeviction").verdict, Verdict::Ok);
     }

@@ -170,6 +170,49 @@ async fn a_master_that_was_replaced_gets_nothing_more_though_it_answers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_that_waits_at_a_former_master_ends() {
+    let watched = Watched::start().await;
+    let server = RedisServer::parse(&watched.url()).unwrap();
+    let mut own = server.connect(&AsyncConnectionConfig::new().set_response_timeout(None)).await.unwrap();
+    let waiting =
+        tokio::spawn(async move { redis::cmd("BLPOP").arg("nothing").arg(600).exec_async(&mut own).await });
+    signal("STOP", &[watched.servers[0].pid()]).await.unwrap();
+    watched.failed_over().await;
+    let named = Instant::now();
+    let error = waiting.await.unwrap().unwrap_err().to_string();
+    assert!(error.contains("another server is the master"), "{error}");
+    assert!(named.elapsed() < Duration::from_secs(3), "{:?}", named.elapsed());
+}
+
+/// A provider that moves its address, and demotes the former server without closing a connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_takes_no_writes_is_left_where_its_address_leads_to_another() {
+    let (first, second) = (Server::start().await, Server::start().await);
+    let to = std::sync::Arc::new(std::sync::Mutex::new(first.port()));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    let leads = std::sync::Arc::clone(&to);
+    tokio::spawn(async move {
+        loop {
+            let (mut from, _) = listener.accept().await.unwrap();
+            let port = *leads.lock().unwrap();
+            tokio::spawn(async move {
+                let mut to = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+                let _ = tokio::io::copy_bidirectional(&mut from, &mut to).await;
+            });
+        }
+    });
+    let queues = Queues::open(&RedisSettings { redis_url: url, queue_prefix: "test:".to_owned() }).unwrap();
+    put(&queues, &ids("before", 1)).await;
+    *to.lock().unwrap() = second.port();
+    let of_second = second.port().to_string();
+    first.scratch().ask::<()>(&["REPLICAOF", "127.0.0.1", &of_second]).await;
+    put_at_last(&queues, &ids("after", 1)).await;
+    let entries: i64 = second.scratch().ask(&["XLEN", queues.keys(QUEUE).stream()]).await;
+    assert_eq!(entries, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_sentinel_alone_is_not_believed() {
     let mut watched = Watched::start().await;
     let queues = watched.queues();
@@ -180,7 +223,7 @@ async fn one_sentinel_alone_is_not_believed() {
     server.connect(&config).await.unwrap();
     drop(watched.sentinels.pop());
     let error = server.connect(&config).await.err().unwrap().to_string();
-    assert!(error.contains("no two Sentinels name the same master"), "{error}");
+    assert!(error.contains("no majority of the Sentinels names the same master"), "{error}");
     // what is connected stays so
     put(&queues, &ids("b", 1)).await;
 }
