@@ -47,13 +47,13 @@ const LEFT: [&str; 4] = ["READONLY", "NOREPLICAS", "LOADING", "MASTERDOWN"];
 pub struct RedisServer(Arc<Place>);
 
 enum Place {
-    At(Client),
+    At(Box<Client>),
     Behind(Sentinels),
 }
 
 impl From<Client> for RedisServer {
     fn from(client: Client) -> Self {
-        Self(Arc::new(Place::At(client)))
+        Self(Arc::new(Place::At(Box::new(client))))
     }
 }
 
@@ -108,7 +108,7 @@ impl RedisServer {
         }
         let place = match scheme {
             "redis+sentinel" | "rediss+sentinel" => Place::Behind(Sentinels::parse(url)?),
-            _ => Place::At(Client::open(careful(url.into_connection_info()?))?),
+            _ => Place::At(Box::new(Client::open(careful(url.into_connection_info()?))?)),
         };
         Ok(Self(Arc::new(place)))
     }
@@ -177,7 +177,7 @@ fn connecting(server: RedisServer, config: AsyncConnectionConfig) -> Connecting 
 impl RedisLink {
     /// Whether Sentinels name another server by now.
     fn is_former(&self) -> bool {
-        self.named.as_ref().is_some_and(|named| is_other(&named.borrow(), &self.address))
+        self.named.as_ref().is_some_and(|named| is_other(named.borrow().as_ref(), &self.address))
     }
 
     /// What `ask` makes of the connection, unless Sentinels name another server before.
@@ -187,7 +187,7 @@ impl RedisLink {
     ) -> RedisResult<T> {
         let Some(named) = &mut self.named else { return ask(&mut self.connection).await };
         let left = async {
-            if named.wait_for(|named| is_other(named, &self.address)).await.is_err() {
+            if named.wait_for(|named| is_other(named.as_ref(), &self.address)).await.is_err() {
                 std::future::pending::<()>().await;
             }
         };
@@ -198,8 +198,8 @@ impl RedisLink {
     }
 }
 
-fn is_other(named: &Option<ConnectionAddr>, address: &ConnectionAddr) -> bool {
-    named.as_ref().is_some_and(|named| named != address)
+fn is_other(named: Option<&ConnectionAddr>, address: &ConnectionAddr) -> bool {
+    named.is_some_and(|named| named != address)
 }
 
 impl Held {

@@ -109,7 +109,9 @@ impl Parcel {
     /// A batch, and what of it cannot be sent, because its event has expired.
     pub(super) fn of_batch(batch: Batch, due: Vec<Due>, lease: &Lease) -> Vec<Self> {
         let (mut due, expired): (Vec<_>, Vec<_>) = due.into_iter().partition(|due| due.event.is_some());
-        due.iter_mut().for_each(|due| narrow(due, lease));
+        for due in &mut due {
+            narrow(due, lease);
+        }
         let mut parcels: Vec<Self> = expired.into_iter().map(|due| Self::of(due, lease)).collect();
         let parts: Vec<Part> = due.iter().map(|due| Part::of(due, lease.organisation)).collect();
         let events: Vec<Event> = due.into_iter().filter_map(|due| due.event).collect();

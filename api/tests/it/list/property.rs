@@ -368,7 +368,7 @@ async fn like_folds_the_case_of_documents_as_that_of_rows() {
         )
         .bind(&predicate)
         .bind(part)
-        .bind(containing(&format!("a{part}").trim_end_matches('%')))
+        .bind(containing(format!("a{part}").trim_end_matches('%')))
         .fetch_all(&**db)
         .await
         .unwrap();

@@ -3,14 +3,14 @@
 use super::*;
 
 /// A webhook with these fields beside its e-shop and destination.
-fn of(api: &Api, fields: Value) -> Value {
+fn of(api: &Api, fields: &Value) -> Value {
     let mut body = json!({"eshop": api.tenant.eshop, "destination": "https://shop.example/hook"});
     body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
     body
 }
 
 async fn made(api: &Api, fields: Value) -> String {
-    create(api, of(api, fields)).await["id"].as_str().unwrap().to_owned()
+    create(api, of(api, &fields)).await["id"].as_str().unwrap().to_owned()
 }
 
 /// A product with these fields, in the e-shop.
@@ -148,7 +148,7 @@ async fn criteria_and_selections_that_no_event_has_are_refused_by_name() {
         (json!({"event": "product_change", "select": ["weight", "colour"]}), "select[1] unknown_field"),
         (json!({"event": "product_change", "select": "weight"}), "select wrong_type"),
     ] {
-        let refused = api.post(&api.user, PATH, of(&api, fields.clone())).await.expect(400).violations();
+        let refused = api.post(&api.user, PATH, of(&api, &fields)).await.expect(400).violations();
         assert_eq!(refused, [expected], "{fields}");
         let mut tried = fields.clone();
         tried["eshop"] = json!(api.tenant.eshop);
@@ -173,10 +173,10 @@ async fn criteria_and_selections_that_no_event_has_are_refused_by_name() {
     made(&api, words).await;
     let of_neither = json!({"events": ["stock_advice_status_change", "expedition_status_change"],
                             "criteria": {"data.status": {"in": ["closed", "shut"]}}});
-    let refused = api.post(&api.user, PATH, of(&api, of_neither)).await.expect(400).violations();
+    let refused = api.post(&api.user, PATH, of(&api, &of_neither)).await.expect(400).violations();
     assert_eq!(refused, ["criteria.data.status.in[1] not_allowed"]);
     // PHP writes an empty object so
-    let all = create(&api, of(&api, json!({"event": "*", "criteria": []}))).await;
+    let all = create(&api, of(&api, &json!({"event": "*", "criteria": []}))).await;
     assert_eq!(all["criteria"], json!({}));
     // what was read, and is sent back
     let mut read = api.get(&api.user, &path).await.expect(200).json();

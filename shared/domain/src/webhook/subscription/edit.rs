@@ -74,7 +74,7 @@ pub(super) struct Trial {
 /// What the body of a trial accepts.
 #[must_use]
 pub fn trial_schema() -> Schema {
-    Object::schema(|object| Trial::members(object))
+    Object::schema(Trial::members)
 }
 
 impl Choice {
