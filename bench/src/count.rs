@@ -52,6 +52,12 @@ const SETTINGS: [(&str, &str); 5] = [
 const CHANGES: [(&str, usize, u64); 2] =
     [("a name of a product, alone", 1, 2_300), ("a name of a product, of ten together", 10, 845)];
 
+/// The same beside webhooks whose criteria the change does not meet.
+const BESIDE: (&str, usize, u64) = ("the same beside 15 webhooks whose criteria it does not meet", 10, 1_000);
+
+/// As many as an e-shop has besides the one that hears of everything.
+const OTHERS: usize = 15;
+
 /// Outcomes that are recorded together, and the instructions that each may take at most, in thousands.
 const OUTCOMES: (usize, u64) = (10, 230);
 
@@ -154,15 +160,43 @@ impl World {
         let [few, many] = ROUNDS;
         let mut counted = Vec::new();
         for (what, together, most) in CHANGES {
-            let before = self.changes(&options, together, few, profiles).await?;
-            let sum = self.changes(&options, together, many, profiles).await?;
-            counted.push(Count { what, thousands: more(before, sum, together)?, most });
+            counted.push(self.count_changes(&options, (what, together, most), profiles).await?);
         }
+        self.add_others(&options).await?;
+        counted.push(self.count_changes(&options, BESIDE, profiles).await?);
         let (what, (together, most)) = ("the outcome of a delivery, of ten together", OUTCOMES);
         let before = self.outcomes(&options, few, profiles).await?;
         let sum = self.outcomes(&options, many, profiles).await?;
         counted.push(Count { what, thousands: more(before, sum, together)?, most });
         Ok(counted)
+    }
+
+    async fn count_changes(
+        &self,
+        options: &PgConnectOptions,
+        (what, together, most): (&'static str, usize, u64),
+        profiles: &Path,
+    ) -> anyhow::Result<Count> {
+        let [few, many] = ROUNDS;
+        let before = self.changes(options, together, few, profiles).await?;
+        let sum = self.changes(options, together, many, profiles).await?;
+        Ok(Count { what, thousands: more(before, sum, together)?, most })
+    }
+
+    /// Adds webhooks that hear of heavy products only.
+    async fn add_others(&self, options: &PgConnectOptions) -> anyhow::Result<()> {
+        let services = services::for_test(options)?;
+        let eshop: Uuid =
+            sqlx::query_scalar("SELECT eshop_id FROM webhook").fetch_one(&*services.db.main).await?;
+        for n in 0..OTHERS {
+            let heavy = json!({
+                "eshop": eshop, "event": "product_change", "destination": format!("https://shop.example/{n}"),
+                "criteria": {"data.fields.weight": {"gte": 10_000}},
+            });
+            subscription::create(&services, &self.context, heavy).await?;
+        }
+        services.db.close().await;
+        Ok(())
     }
 
     /// Makes changes on a connection of their own; returns the instructions of its process.

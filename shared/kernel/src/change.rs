@@ -206,8 +206,9 @@ macro_rules! recorded {
             change AS MATERIALIZED (
                 SELECT uuid_v7_at(recorded.moment) AS id, recorded.*, listening.*
                 FROM (SELECT NULL::bigint AS version, clock_timestamp() AS at) AS otherwise
-                -- a name that `changed` does not have means the column of `otherwise`
-                CROSS JOIN LATERAL (SELECT changed.*, version AS became, at AS moment FROM changed) AS recorded
+                -- a name that `changed` does not have means the column of `otherwise`; what is built is built once, and not for
+                -- each webhook whose criteria look at it
+                CROSS JOIN LATERAL (SELECT changed.*, version AS became, at AS moment FROM changed OFFSET 0) AS recorded
                 CROSS JOIN LATERAL (
                     SELECT array_agg(w.id) AS webhooks, array_agg(w.eshop_id) AS shops, array_agg(w.active) AS awake,
                            array_agg(CASE WHEN NOT w.ordered AND w.batch_events IS NULL THEN w.changed_at END) AS versions,
