@@ -330,6 +330,27 @@ async fn matching(api: &Api, documents: &[Value], criteria: Value) -> u64 {
 }
 
 #[tokio::test]
+async fn only_a_row_that_is_there_matches() {
+    let api = Api::new(&strangers().await).await;
+    let documents = [
+        json!({}),
+        json!({"childrenProducts": null}),
+        json!({"childrenProducts": []}),
+        json!({"childrenProducts": [{"quantity": 1}]}),
+        json!({"childrenProducts": [{"quantity": 1}, {"quantity": null}]}),
+    ];
+    for (asked, expected) in [
+        (json!({"null": true}), 1),
+        (json!({"null": false}), 2),
+        (json!({"nin": []}), 2),
+        (json!({"neq": 2}), 2),
+    ] {
+        let criteria = json!({"childrenProducts.quantity": asked});
+        assert_eq!(matching(&api, &documents, criteria).await, expected, "{asked}");
+    }
+}
+
+#[tokio::test]
 async fn like_folds_the_case_of_documents_as_that_of_rows() {
     let api = Api::new(&strangers().await).await;
     let db = &api.services.db.main;

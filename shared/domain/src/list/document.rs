@@ -183,7 +183,12 @@ impl Condition {
             None => compared(&path(root, names)),
             Some(rows) => {
                 let (array, of_row) = names.split_at(*rows);
-                format!("exists({} ? ({}))", path(root, array), compared(&path("@", of_row)))
+                // null is no row, though a path goes on from it
+                format!(
+                    "exists({} ? (@.type() == \"object\" && {}))",
+                    path(root, array),
+                    compared(&path("@", of_row))
+                )
             }
         }
     }
