@@ -140,8 +140,8 @@ impl Parcel {
 
 /// Leaves out what the webhook did not select.
 fn narrow(due: &mut Due, lease: &Lease) {
-    if let (Some(event), Some(select)) = (&mut due.event, &lease.select) {
-        event.narrow(select);
+    if let Some(event) = &mut due.event {
+        event.narrow(lease.select.as_deref());
     }
 }
 

@@ -61,8 +61,10 @@ impl Event {
         body.into()
     }
 
-    /// Leaves out what a webhook did not select of `data` and of `data.fields`. What is about the webhook itself stays whole.
-    pub fn narrow(&mut self, select: &[String]) {
+    /// Leaves out what a webhook did not select of `data` and of `data.fields`, if it selects. What is about the webhook itself stays
+    /// whole.
+    pub fn narrow(&mut self, select: Option<&[String]>) {
+        let Some(select) = select else { return };
         if [RESTORED.name, TEST.name].contains(&self.kind.as_str()) {
             return;
         }

@@ -258,9 +258,7 @@ impl Delivery {
             request_id: None,
             traceparent: None,
         };
-        if let Some(select) = &self.selected {
-            event.narrow(select);
-        }
+        event.narrow(self.selected.as_deref());
         Some(event.body())
     }
 }

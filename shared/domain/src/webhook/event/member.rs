@@ -114,6 +114,13 @@ fn is_told_of_order(name: &str) -> bool {
 }
 
 impl Told {
+    /// The fields that may have changed.
+    fn changing(&self) -> impl Iterator<Item = &'static Field> {
+        let is_own = |field: &&Field| self.others.iter().any(|other| other.name == field.name);
+        let fields = self.resource.shown().filter(move |field| !is_own(field));
+        self.others.iter().chain(fields).filter(|field| (self.may_change)(field.name))
+    }
+
     fn field(&self, name: &str) -> Option<&'static Field> {
         self.others.iter().chain(self.resource.shown()).find(|field| field.name == name)
     }
@@ -124,13 +131,6 @@ fn identity(kind: &str) -> Vec<String> {
     let data = example::data(kind, Uuid::nil().into(), Uuid::nil().into(), Uuid::nil().into());
     let names = data.as_object().into_iter().flat_map(|data| data.keys());
     names.filter(|name| ![FIELDS, VERSION].contains(&name.as_str())).cloned().collect()
-}
-
-/// The fields of a type that may have changed.
-fn changing(told: &Told) -> impl Iterator<Item = &'static Field> {
-    let others = told.others.iter();
-    let fields = told.resource.shown().filter(|field| !others.clone().any(|other| other.name == field.name));
-    others.clone().chain(fields).filter(|field| (told.may_change)(field.name)).collect::<Vec<_>>().into_iter()
 }
 
 /// What a path of criteria leads to in the events of these types, in each that has it.
@@ -144,7 +144,7 @@ pub(in crate::webhook) fn find(kinds: &[String], path: &str) -> Vec<Member> {
     let of_kind = |kind: &String| {
         let told = told(kind)?;
         match changed {
-            Some(path) => Member::below(&[FIELDS], changing(&told).find(|field| field.name == name)?, path),
+            Some(path) => Member::below(&[FIELDS], told.changing().find(|field| field.name == name)?, path),
             None if !identity(kind).iter().any(|known| known == name) => None,
             None if name == CHANGED => Member::below(&[], &CHANGED_FIELDS, path),
             None => Member::below(&[], told.field(name)?, path),
@@ -158,7 +158,7 @@ pub(in crate::webhook) fn paths(kinds: &[String]) -> Vec<String> {
     let of_kind = |kind: &String| {
         let told = told(kind)?;
         let named = identity(kind).into_iter().map(|name| format!("data.{name}"));
-        Some(named.chain(changing(&told).map(|field| format!("data.{FIELDS}.{}", field.name))).collect())
+        Some(named.chain(told.changing().map(|field| format!("data.{FIELDS}.{}", field.name))).collect())
     };
     kinds.iter().filter_map(of_kind).flat_map(|paths: Vec<_>| paths).collect()
 }

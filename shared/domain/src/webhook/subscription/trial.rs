@@ -56,9 +56,7 @@ impl Row {
             request_id: None,
             traceparent: None,
         };
-        if let Some(select) = select {
-            event.narrow(select);
-        }
+        event.narrow(select);
         RawValue::from_string(String::from_utf8(event.body().into()).ok()?).ok()
     }
 }
