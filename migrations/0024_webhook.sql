@@ -3,7 +3,10 @@
 CREATE TABLE webhook (
     id uuid PRIMARY KEY,
     organisation_id uuid NOT NULL REFERENCES organisation,
-    eshop_id uuid NOT NULL REFERENCES eshop,
+    -- null: it hears of all e-shops of its organisation, and of the organisation itself
+    eshop_id uuid REFERENCES eshop,
+    -- what it hears of: the one, or the other
+    source_id uuid NOT NULL GENERATED ALWAYS AS (coalesce(eshop_id, organisation_id)) STORED,
     -- the types that it hears of
     events text[] NOT NULL CONSTRAINT events_are_known CHECK (cardinality(events) BETWEEN 1 AND 20 AND events <@ ARRAY[
         'organization_change', 'product_change', 'product_stock_change', 'stock_advice_status_change',
@@ -49,12 +52,16 @@ CREATE TABLE webhook (
 );
 CREATE INDEX webhook_by_creation ON webhook (organisation_id, created_at, id);
 CREATE INDEX webhook_by_change ON webhook (changed_at, id);
-CREATE INDEX webhook_by_eshop ON webhook (eshop_id);
+CREATE INDEX webhook_by_source ON webhook (source_id);
 -- webhooks that need attention are found without reading the healthy ones
 CREATE INDEX webhook_disabled ON webhook (disabled_at) WHERE disabled_at IS NOT NULL;
 -- those that somebody deactivated: the overview names them, and most webhooks are active
-CREATE INDEX webhook_inactive ON webhook (eshop_id, changed_at, id)
+CREATE INDEX webhook_inactive ON webhook (source_id, changed_at, id)
     WHERE NOT active AND disabled_at IS NULL;
+
+-- What webhooks hear of, as people call it.
+CREATE VIEW webhook_source AS
+    SELECT id, name FROM eshop UNION ALL SELECT id, name || ', all e-shops' FROM organisation;
 
 -- Secrets that were rotated away, and still sign until a day later. Several, because a webhook may
 -- be rotated again within that day, and receivers that verify with an older secret must not be cut off by it.

@@ -9,6 +9,8 @@ CREATE TABLE event (
     at timestamptz NOT NULL DEFAULT now(),
     -- the `data` of the webhook's body
     data jsonb NOT NULL,
+    -- the e-shops that it concerns
+    eshops uuid[] NOT NULL DEFAULT '{}',
     -- The request that caused it, and the W3C trace context to continue: they find a delivery in the logs by the
     -- request's id, and join it to the trace of the request.
     request_id text,

@@ -4,7 +4,8 @@
 CREATE TABLE delivery (
     id uuid PRIMARY KEY,
     webhook_id uuid NOT NULL,
-    eshop_id uuid NOT NULL,
+    -- that of its webhook
+    eshop_id uuid,
     event_id uuid NOT NULL,
     next_attempt_at timestamptz NOT NULL,
     attempt_count smallint NOT NULL DEFAULT 0,
@@ -45,7 +46,7 @@ CREATE TABLE webhook_batch (
 CREATE TABLE delivery_history (
     id uuid NOT NULL,
     webhook_id uuid NOT NULL,
-    eshop_id uuid NOT NULL,
+    eshop_id uuid,
     organisation_id uuid NOT NULL,
     event_id uuid NOT NULL,
     event_type text NOT NULL,

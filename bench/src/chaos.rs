@@ -124,6 +124,7 @@ async fn on(
             "of some changes, and a part of each",
             json!({ "criteria": { (check::OF_CHANGED): { "eq": "active" } }, "select": ["active"] }),
         ),
+        (check::OF_ORGANISATION, json!({ "eshop": null, "organisation": tenant.organisation })),
     ] {
         shops.push(subscribe(&caller, &tenant, Shop::open(name, None).await?, &fields, None).await?);
     }

@@ -68,8 +68,11 @@ pub(super) struct List {
 #[derive(Args, Debug)]
 struct Choice {
     /// Id or name of the e-shop whose events it receives.
-    #[arg(long, value_parser = Named::eshop)]
-    eshop: Named,
+    #[arg(long, value_parser = Named::eshop, required_unless_present = "organisation")]
+    eshop: Option<Named>,
+    /// Id or name of the organisation: it receives the events of all its e-shops, and its own.
+    #[arg(long, value_parser = Named::organisation, conflicts_with = "eshop")]
+    organisation: Option<Named>,
     /// Types of its events, such as `product_change,sync_finished`; `*` for all that there are.
     #[arg(long, value_name = "TYPES", default_value = "*", value_delimiter = ',')]
     events: Vec<String>,
@@ -190,6 +193,7 @@ impl List {
         }
         let columns = [
             ("id", "id"),
+            ("organisation", "organisation.name"),
             ("e-shop", "eshop.name"),
             ("event", "event|events"),
             ("active", "active"),
@@ -204,12 +208,14 @@ impl List {
 
 impl Choice {
     async fn of(self, client: &Client) -> anyhow::Result<EventChoice> {
-        let Self { eshop, events, criteria, select } = self;
+        let Self { eshop, organisation, events, criteria, select } = self;
+        let eshop = Named::id_of(eshop.as_ref(), client).await?;
+        let organisation = Named::id_of(organisation.as_ref(), client).await?;
         let (event, events) = match <[String; 1]>::try_from(events) {
             Ok([one]) => (Some(one), Vec::new()),
             Err(several) => (None, several),
         };
-        Ok(EventChoice { eshop: eshop.id(client).await?, event, events, criteria, select })
+        Ok(EventChoice { eshop, organisation, event, events, criteria, select })
     }
 }
 

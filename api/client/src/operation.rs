@@ -42,12 +42,16 @@ pub struct WebhookToCreate {
     pub max_per_second: Option<f64>,
 }
 
-/// Events of an e-shop.
-#[derive(Clone, Debug, Serialize)]
+/// Events of an e-shop, or of an organisation.
+#[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EventChoice {
     /// The e-shop.
-    pub eshop: Uuid,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub eshop: Option<Uuid>,
+    /// Instead of it, the organisation: all its e-shops, and itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub organisation: Option<Uuid>,
     /// Their type, as in `product_change`; `*` for all that there are. Nothing: `events`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub event: Option<String>,

@@ -73,7 +73,7 @@ pub(super) async fn show(Id(id): Id<EshopId>, visit: Visit<permit::Read>) -> Res
         (wrong::draw(&visit, &found))
         @if visit.can(Permission::ReadSettings) { div #connected { (setting::draw(&visit, id, found.setting.as_ref(), found.test.as_ref(), now)) } }
         @if visit.can(Permission::ReadJobs) { (syncs(&visit, &found, now)) }
-        @if let Some(webhooks) = &found.webhooks { (self::webhooks(&visit, id, webhooks, now)) }
+        @if let Some(webhooks) = &found.webhooks { (self::webhooks(&visit, id, webhooks)) }
         @if visit.can(Permission::ReadJobs) { (jobs_of(id, &found.jobs, now)) }
         (orders_of(id, &found.orders, now))
         (activity(&visit, id, &found))
@@ -121,7 +121,7 @@ async fn read(visit: &Visit<permit::Read>, id: EshopId, wanted: &Wanted) -> Resu
     let of_jobs = jobs::Filter { eshop: Some(id), ..jobs::Filter::default() };
     let of_syncs = sync_run::Filter { only: Some(id), ..sync_run::Filter::default() };
     let of_orders = orders::Filter { eshop: Some(id), ..orders::Filter::default() };
-    let of_webhooks = health::Filter { eshop: Some(id), ..health::Filter::default() };
+    let of_webhooks = health::Filter { source: Some(id.get()), ..health::Filter::default() };
     let itself = Scope::Eshop { organisation: eshop.organisation_id, eshop: id };
     let span = course::span(&visit.asked)?;
     let (
@@ -256,24 +256,12 @@ fn history(runs: &[Run]) -> Markup {
     }
 }
 
-fn webhooks(visit: &Visit<permit::Read>, id: EshopId, webhooks: &[Webhook], now: DateTime<Utc>) -> Markup {
-    html! {
-        section aria-labelledby="webhooks-title" {
-            header.title {
-                h2 #webhooks-title { "Webhooks" }
-                @if visit.can(Permission::WriteWebhooks) {
-                    a.button href={"/console/eshop/" (id) "/webhook"} { "New webhook" }
-                    @if !webhooks.is_empty() { a.button href={"/console/replay?hours=24&eshop=" (id)} { "Replay" } }
-                }
-                @if webhooks.len() > health::PAGE { a.button href={"/console/webhook?eshop=" (id)} { "All" } }
-            }
-            @if webhooks.is_empty() {
-                (empty("No webhook.", "Changes of this e-shop are recorded, but no event is sent."))
-            } @else {
-                (webhooks::table(webhooks, None, false, now))
-            }
-        }
-    }
+fn webhooks(visit: &Visit<permit::Read>, id: EshopId, webhooks: &[Webhook]) -> Markup {
+    let more = html! {
+        @if visit.can(Permission::WriteWebhooks) && !webhooks.is_empty() { a.button href={"/console/replay?hours=24&eshop=" (id)} { "Replay" } }
+        @if webhooks.len() > health::PAGE { a.button href={"/console/webhook?eshop=" (id)} { "All" } }
+    };
+    webhooks::section(visit, &format!("/console/eshop/{id}"), "Webhooks", webhooks, &more)
 }
 
 fn jobs_of(id: EshopId, jobs: &[Job], now: DateTime<Utc>) -> Markup {

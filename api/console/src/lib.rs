@@ -119,6 +119,10 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/console/eshop/{id}/test", get(eshop::setting::ask_test).post(eshop::setting::test))
         .route("/console/eshop/{id}/webhook", get(webhook::edit::new).post(webhook::edit::create))
         .route("/console/organisation/{id}", get(organisation::show))
+        .route(
+            "/console/organisation/{id}/webhook",
+            get(webhook::edit::new_of_all).post(webhook::edit::create_of_all),
+        )
         .route("/console/product", get(product::list::show))
         .route("/console/product/activate", get(product::bulk::ask_activate).post(product::bulk::activate))
         .route(

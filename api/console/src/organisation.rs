@@ -3,6 +3,7 @@
 use axum::response::{IntoResponse as _, Response};
 use chrono::{DateTime, Utc};
 use http::StatusCode;
+use longshore_domain::webhook::health::{self, Line};
 use longshore_http::extract::{Failure, Id, permit};
 use longshore_kernel::access::{Permission, Scope};
 use longshore_kernel::ids::OrganisationId;
@@ -18,6 +19,7 @@ use super::layout::Section;
 use super::piece::{self, Tone, badge, empty, full_time, none, number, time, up_to};
 use super::timeline;
 use super::visit::Visit;
+use super::webhook;
 
 /// `GET /console/organisation/{id}`.
 pub(super) async fn show(
@@ -31,19 +33,23 @@ pub(super) async fn show(
         Some(eshop) => Scope::Eshop { organisation: id, eshop },
         None => Scope::Organisations([id].into()),
     };
-    let (eshops, lines, past) = tokio::try_join!(
+    let of_all = health::Filter { source: Some(id.get()), ..health::Filter::default() };
+    let can_read = visit.can(Permission::ReadWebhooks);
+    let (eshops, lines, past, webhooks) = tokio::try_join!(
         organisation::eshops(db, scope, id),
         attention::within(visit.services(), scope, &itself),
         of_organisation(db, scope, id, &wanted),
+        async { if can_read { health::page(db, scope, &of_all).await.map(Some) } else { Ok(None) } },
     )?;
     let shown = lines.iter().filter(|line| sees(&visit, line.kind));
     let wrong: Vec<_> =
         shown.map(|line| Wrong::of_line(line, narrowed(&line.page, "organisation", id.get()))).collect();
     let (now, here) = (visit.now(), format!("/console/organisation/{id}"));
     let content = html! {
-        (standing(&visit, &found, &eshops, now))
+        (standing(&visit, &found, &eshops, webhooks.as_deref(), now))
         @if !wrong.is_empty() { (list(&wrong, "", now)) }
-        (table(&eshops, visit.can(Permission::ReadWebhooks), now))
+        (table(&eshops, can_read, now))
+        @if let Some(webhooks) = &webhooks { (webhook::list::section(&visit, &here, "Webhooks of all e-shops", webhooks, &html! {})) }
         (timeline::draw(&visit.asked, &refused, &here, id.get(), &past, now))
     };
     let page = visit.page(Section::Syncs, &found.name, &content);
@@ -54,9 +60,10 @@ fn standing(
     visit: &Visit<permit::Read>,
     found: &Organisation,
     eshops: &[Eshop],
+    of_all: Option<&[Line]>,
     now: DateTime<Utc>,
 ) -> Markup {
-    let webhooks = visit.can(Permission::ReadWebhooks);
+    let webhooks = of_all.is_some();
     let unwell = eshops.iter().filter(|eshop| is_unwell(eshop, webhooks)).count();
     html! {
         header.title {
@@ -74,7 +81,7 @@ fn standing(
             div { dt { "E-shops" } dd { (up_to(i64::try_from(eshops.len().min(ESHOPS)).unwrap_or(i64::MAX), i64::try_from(ESHOPS).unwrap_or(i64::MAX))) } }
             div { dt { "E-shops whose partner or webhook fails" } dd { (unwell) } }
             @if visit.can(Permission::ReadJobs) { div { dt { "Jobs open" } dd { (up_to(found.open_jobs, COUNTED)) } } }
-            @if webhooks { div { dt { "Webhooks" } dd { (number(eshops.iter().map(|eshop| eshop.webhooks).sum::<i64>())) } } }
+            @if let Some(of_all) = of_all { div { dt { "Webhooks" } dd { (number(eshops.iter().map(|eshop| eshop.webhooks).sum::<i64>() + i64::try_from(of_all.len()).unwrap_or_default())) } } }
         }
         dl.details {
             div { dt { "Code" } dd { @match &found.code { Some(code) => (code), None => (none()) } } }

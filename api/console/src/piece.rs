@@ -53,6 +53,11 @@ pub(super) fn eshop(id: EshopId, name: &str) -> Markup {
     html! { a href={"/console/eshop/" (id)} { (name) } }
 }
 
+/// A link to what a webhook is told of: its e-shop, or its organisation.
+pub(super) fn source(eshop_id: Option<EshopId>, organisation_id: OrganisationId, name: &str) -> Markup {
+    eshop_id.map_or_else(|| organisation(organisation_id, name), |id| eshop(id, name))
+}
+
 /// A link to an organisation.
 pub(super) fn organisation(id: OrganisationId, name: &str) -> Markup {
     html! { a href={"/console/organisation/" (id)} { (name) } }

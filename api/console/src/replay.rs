@@ -155,9 +155,12 @@ async fn form(
                 @if let Some(webhook) = &only {
                     p.muted {
                         "Instead of this webhook: "
-                        a href=(asked.address(HERE, &["webhooks"], &[("eshop", &webhook.eshop_id.to_string())])) { "all of " (webhook.eshop) }
+                        @if let Some(eshop) = webhook.eshop_id {
+                            a href=(asked.address(HERE, &["webhooks"], &[("eshop", &eshop.to_string())])) { "all of " (webhook.eshop) }
+                            ", "
+                        }
                         @if let Some(host) = &host {
-                            ", " a href=(asked.address(HERE, &["webhooks"], &[("host", host)])) { "all to " (host) }
+                            a href=(asked.address(HERE, &["webhooks"], &[("host", host)])) { "all to " (host) }
                         }
                     }
                 }

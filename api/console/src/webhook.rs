@@ -22,8 +22,8 @@ use super::form::Refused;
 use super::layout::Section;
 use super::live::{self, Part, Parts, part};
 use super::piece::{
-    self, Tone, attempt_time, badge, counted, empty, eshop, full_time, milliseconds, none, number,
-    organisation, state, status, time, up_to,
+    self, Tone, attempt_time, badge, counted, empty, full_time, milliseconds, none, number, organisation,
+    source, state, status, time, up_to,
 };
 use super::secret::former;
 use super::visit::Visit;
@@ -54,7 +54,7 @@ pub(super) async fn show(
     let may = visit.can(Permission::WriteWebhooks);
     let here = format!("/console/webhook/{id}");
     let content = html! {
-        p.trail { a href="/console/webhook" { "Webhooks" } " / " (eshop(webhook.eshop_id, &webhook.eshop)) }
+        p.trail { a href="/console/webhook" { "Webhooks" } " / " (source(webhook.eshop_id, webhook.organisation_id, &webhook.eshop)) }
         (part(&standing))
         (part(&calls))
         (part(&waiting))
@@ -146,7 +146,7 @@ fn standing(webhook: &Webhook, record: &Record, may: bool, now: DateTime<Utc>) -
             div { dt { "Event" } dd { code { (webhook.event) } } }
             @if let Some(criteria) = &webhook.criteria { div { dt { "Criteria" } dd { code { (criteria) } } } }
             @if let Some(names) = &webhook.selected { div { dt { "Sent" } dd { "ids and business keys" @for name in names { ", " code { (name) } } } } }
-            div { dt { "E-shop" } dd { (eshop(webhook.eshop_id, &webhook.eshop)) ", " (organisation(webhook.organisation_id, &webhook.organisation)) } }
+            div { dt { "E-shop" } dd { (source(webhook.eshop_id, webhook.organisation_id, &webhook.eshop)) @if webhook.eshop_id.is_some() { ", " (organisation(webhook.organisation_id, &webhook.organisation)) } } }
             div { dt { "Authentication" } dd { (webhook.authentication_type) } }
             @if let Some(until) = webhook.former_sign_until { div { dt { "Rotated" } dd { (former(webhook.former_secrets, until, now)) } } }
             div { dt { "Concurrency" } dd { @if webhook.ordered { "one, in order" } @else { (number(webhook.max_in_flight)) } } }

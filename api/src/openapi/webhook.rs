@@ -14,7 +14,7 @@ use utoipa::openapi::{ContentBuilder, PathItem, Ref, Required, ResponseBuilder};
 use uuid::Uuid;
 
 use super::example::{
-    CHANGED, CREATED, DELIVERY as SENT, ESHOP, EVENT, PRODUCT, REDELIVERY, WEBHOOK as HOOK,
+    CHANGED, CREATED, DELIVERY as SENT, ESHOP, EVENT, ORGANISATION, PRODUCT, REDELIVERY, WEBHOOK as HOOK,
 };
 use super::job::{answers_job, chosen};
 use super::operation::{JSON, Operation, list, operation, read};
@@ -42,7 +42,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .answers(201, "The new webhook, with its secret.", named("WebhookCreated"), Some(shown_with_secret()))
             .with(&["ETag", "Location"]),
         operation(subscription::try_webhook, "Tries criteria")
-            .says("Looks at the newest events of the e-shop, up to 1,000. Changes nothing.")
+            .says("Looks at the newest events of the e-shop or organisation, up to 1,000. Changes nothing.")
             .body("WebhookToTry", members(&trial_schema()).explain(MEANINGS).explain(&[("since", "Only events since then.")]), json!({
                 "eshop": ESHOP, "event": "product_change", "criteria": {"data.fields.active": {"eq": false}},
             }))
@@ -262,7 +262,14 @@ fn shown_with_secret() -> Value {
 }
 
 const MEANINGS: &[(&str, &str)] = &[
-    ("eshop", "The e-shop whose events the webhook receives. It cannot be changed."),
+    (
+        "organisation",
+        "The organisation. Instead of `eshop`: the webhook receives the events of all its e-shops, and its own. It cannot be changed.",
+    ),
+    (
+        "eshop",
+        "The e-shop whose events the webhook receives. Null: those of the organisation. It cannot be changed.",
+    ),
     ("event", "The only event type, or `*`: all that there were when it was stored. Null: several."),
     ("events", "The event types. A body says `event` or `events`."),
     ("destination", "An `https` URL without credentials, fragment or private address."),
@@ -290,7 +297,7 @@ const MEANINGS: &[(&str, &str)] = &[
 /// Webhooks.
 pub(super) const WEBHOOK: Described = Described {
     resource: &WEBHOOKS,
-    about: "A subscription of an e-shop: event types and a destination.",
+    about: "A subscription of an e-shop, or of an organisation: event types and a destination.",
     fields: MEANINGS,
     shapes: &[
         ("authentication", of_webhook),
@@ -300,7 +307,7 @@ pub(super) const WEBHOOK: Described = Described {
     ],
     example: || {
         json!({
-            "id": HOOK, "eshop": ESHOP, "event": "product_change", "events": ["product_change"],
+            "id": HOOK, "organisation": ORGANISATION, "eshop": ESHOP, "event": "product_change", "events": ["product_change"],
             "destination": "https://shop.example/hooks/longshore", "active": true,
             "authentication": {"type": "bearer", "token": "***"}, "health": "healthy", "disabledReason": null,
             "heldUntil": null, "maxInFlight": 16, "ordered": false, "batch": null, "maxPerSecond": null, "criteria": null, "select": null, "createdAt": CREATED, "changedAt": CHANGED, "version": 3,
@@ -382,6 +389,8 @@ pub(super) fn body() -> Said {
         .required("type", one_of(NAMES))
         .required("timestamp", timestamp())
         .optional("test", boolean())
+        .optional("eshop", or_null(id()))
+        .optional("eshops", array_of(id()))
         .optional("status", either([any_text(), any_integer()]))
         .optional("orderNumber", either([any_text(), any_integer()]))
         .required("data", any_object())
@@ -392,6 +401,8 @@ pub(super) fn body() -> Said {
                 "test",
                 "True in an example that a test of the webhook sends; otherwise absent. Verify the signature, answer with a 2xx, and do not apply it: its record does not exist.",
             ),
+            ("eshop", "For a webhook of an organisation: the e-shop. Null where it concerns none."),
+            ("eshops", "Instead of `eshop` where several may have the record: up to 100 of them."),
             ("status", "In status events: the new status."),
             (
                 "data",
@@ -427,7 +438,7 @@ fn call(kind: &EventType) -> utoipa::openapi::path::Operation {
 /// The body of an event, exactly as it is sent.
 fn event_example(kind: &EventType) -> Value {
     let of = |text: &str| Uuid::try_parse(text).unwrap_or_default();
-    let data = example::data(kind.name, of(HOOK).into(), of(ESHOP).into(), of(EVENT).into());
+    let data = example::data(kind.name, of(HOOK).into(), Some(of(ESHOP).into()), of(EVENT).into());
     let at = DateTime::parse_from_rfc3339(CHANGED).map_or(DateTime::<Utc>::UNIX_EPOCH, |at| at.to_utc());
     let event = Event {
         id: of(EVENT).into(),
@@ -436,8 +447,7 @@ fn event_example(kind: &EventType) -> Value {
         is_test: *kind == TEST,
         at,
         data: data.to_string(),
-        request_id: None,
-        traceparent: None,
+        ..Event::default()
     };
     serde_json::from_slice(&event.body()).unwrap_or_default()
 }

@@ -192,7 +192,10 @@ async fn things_are_named_as_people_call_them_and_tables_have_no_ids(
     assert!(several.stderr.matches("https://shop.example/hook, Harbour Mugs").count() == 2, "{several:?}");
 
     let listed = as_user(&["webhook", "list"]).await.ends_with(0).stdout;
-    assert!(listed.starts_with("E-SHOP ") && listed.contains("\nHarbour Mugs  *  "), "{listed}");
+    assert!(
+        listed.starts_with("ORGANISATION  E-SHOP ") && listed.contains("  Harbour Mugs  *  "),
+        "{listed}"
+    );
     let tokens = world.run(&world.api.superadmin, &["token", "list"]).await.ends_with(0).stdout;
     assert!(tokens.starts_with("NAME ") && !tokens.contains(&organisation.to_string()), "{tokens}");
 }

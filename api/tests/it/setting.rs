@@ -349,7 +349,8 @@ async fn a_rotation_encrypts_everything_with_the_newest_key(_: PgPoolOptions, op
     // more than one batch; the last one is damaged
     world
         .execute(
-            "INSERT INTO webhook SELECT (jsonb_populate_record(w, jsonb_build_object('id', uuid_v7()))).*
+            "INSERT INTO webhook (id, organisation_id, eshop_id, events, destination, active, authentication_type, authentication, secret)
+             SELECT uuid_v7(), organisation_id, eshop_id, events, destination, active, authentication_type, authentication, secret
              FROM webhook w, generate_series(1, 600)",
         )
         .await;

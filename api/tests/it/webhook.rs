@@ -3,6 +3,7 @@
 mod actions;
 mod criteria;
 mod example;
+mod organisation;
 mod replay;
 
 use base64::Engine as _;

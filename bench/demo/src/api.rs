@@ -76,7 +76,7 @@ impl Api {
     ) -> anyhow::Result<Webhook> {
         let (event, destination) = (Some(event.to_owned()), destination.to_owned());
         let webhook = WebhookToCreate {
-            choice: EventChoice { eshop, event, events: Vec::new(), criteria: None, select: None },
+            choice: EventChoice { eshop: Some(eshop), event, ..EventChoice::default() },
             destination,
             active: true,
             batch: None,

@@ -17,7 +17,7 @@ use longshore_testkit::world::Tenant;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-pub(crate) use self::webhooks::OF_CHANGED;
+pub(crate) use self::webhooks::{OF_CHANGED, OF_ORGANISATION};
 use super::fleet::Shop;
 use super::load::{Load, PromisedJob, Promises};
 use super::minder::Minder;

@@ -66,6 +66,8 @@ pub(crate) struct Book {
     /// The derived state: for each field of a record, the value of its highest version. `None` if the value
     /// was too large for an event and has to be read from the record.
     pub(crate) fields: HashMap<(Uuid, String), (i64, Option<Value>)>,
+    /// Accepted events, repeated ones included, that name the e-shops that they concern.
+    pub(crate) naming_eshops: u64,
     /// Changes of records without a version.
     pub(crate) unversioned: u64,
     /// The entity and the time of each accepted delivery, in order.
@@ -271,6 +273,8 @@ impl State {
             match (id, uuid(&event["id"])) {
                 (Some(id), Some(entity)) if *book.entities.entry(id).or_insert(entity) == entity => {
                     *book.accepted.entry(id).or_default() += 1;
+                    book.naming_eshops +=
+                        u64::from(event.get("eshop").or_else(|| event.get("eshops")).is_some());
                     if event["type"] == "restored" {
                         // what it knows may never have been
                         book.fields.clear();

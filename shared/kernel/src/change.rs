@@ -5,8 +5,8 @@
 //! appends what belongs to every change, so that no path can forget it:
 //!
 //! - an **audit record** for each row (`docs/reference/accounts.md#audit`);
-//! - an **event** for each row that some webhook of its e-shops listens to, and whose criteria it meets, under the same id (none
-//!   listening: none);
+//! - an **event** for each row that some webhook of its e-shops or of its organisation listens to, and whose criteria it meets, under
+//!   the same id (none listening: none);
 //! - a **delivery** for each such webhook. That of an inactive webhook is kept and not sent
 //!   (`docs/reference/webhooks.md#disabling`).
 //!
@@ -101,6 +101,8 @@ pub struct EventType {
     pub when: &'static str,
     /// Whether `status` and `orderNumber` are at the top level of its body.
     pub status: bool,
+    /// Whether it may concern several e-shops: a webhook of the organisation is told `eshops` instead of `eshop`.
+    pub shared: bool,
 }
 
 /// The name of an event, for [`record_change!`] and [`record_changes!`].
@@ -213,10 +215,11 @@ macro_rules! recorded {
                     SELECT array_agg(w.id) AS webhooks, array_agg(w.eshop_id) AS shops, array_agg(w.active) AS awake,
                            array_agg(CASE WHEN NOT w.ordered AND w.batch_events IS NULL THEN w.changed_at END) AS versions,
                            array_agg(w.batch_wait) AS waits
-                    FROM webhook w WHERE "# + $event + r#"::text IS NOT NULL AND w.eshop_id = ANY (recorded.eshops) AND "# + $event + r#" = ANY (w.events)
-                    -- what takes time is to make JSON, so that of the type is made only where it is asked for
+                    FROM webhook w WHERE "# + $event + r#"::text IS NOT NULL AND w.source_id = ANY (recorded.eshops || recorded.organisation) AND "# + $event + r#" = ANY (w.events)
+                    -- what takes time is to make JSON, so what is not in `data` is made only where it is asked for
                     AND (w.matches IS NULL OR jsonb_path_match(data, w.matches,
-                             CASE WHEN w.criteria ? 'type' THEN jsonb_build_object('type', "# + $event + r#") ELSE '{}' END, true))
+                             CASE WHEN w.criteria ?| '{type,eshop}' THEN jsonb_build_object('type', "# + $event + r#",
+                                 'eshop', nullif(array_remove(recorded.eshops, NULL), '{}')) ELSE '{}' END, true))
                 ) listening
             ),
             audited AS (
@@ -226,9 +229,10 @@ macro_rules! recorded {
                 FROM change "# + $audited + r#"
             ),
             events AS (
-                INSERT INTO event (id, at, type, organisation_id, entity_type, entity_id, data, request_id, traceparent)
+                INSERT INTO event (id, at, type, organisation_id, entity_type, entity_id, data, eshops, request_id, traceparent)
                 SELECT id, moment, "# + $event + ", organisation, " + $kind + r#", entity,
-                       CASE WHEN became IS NULL THEN data ELSE data || jsonb_build_object('version', became) END, "# + $request_id + ", " + $traceparent + r#"
+                       CASE WHEN became IS NULL THEN data ELSE data || jsonb_build_object('version', became) END,
+                       array_remove(recorded.eshops, NULL), "# + $request_id + ", " + $traceparent + r#"
                 FROM change AS recorded WHERE webhooks IS NOT NULL
             ),
             -- deliveries, each with a `Notice` where they are few; an ordered lane takes none, and one that sends batches
@@ -239,6 +243,7 @@ macro_rules! recorded {
                            'delivery', delivery, 'webhookVersion', webhook_version, 'event', id, 'type', "# + $event + r#",
                            'entity', entity, 'at', moment,
                            'data', (CASE WHEN became IS NULL THEN data ELSE data || jsonb_build_object('version', became) END)::text,
+                           'eshops', CASE WHEN shop IS NULL THEN (array_remove(recorded.eshops, NULL))[:100] END,
                            'requestId', "# + $request_id + r#", 'traceparent', "# + $traceparent + r#")::text END AS notice
                 FROM (
                     SELECT change.*, uuid_v7_at(moment) AS delivery, listener.*

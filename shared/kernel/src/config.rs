@@ -126,7 +126,7 @@ pub struct OutboundSettings {
     /// Private, loopback or link-local subnets that destinations may be in, separated by commas.
     #[arg(long, env = "LONGSHORE_WEBHOOK_ALLOW_SUBNETS", value_delimiter = ',')]
     pub webhook_allow_subnets: Vec<IpNet>,
-    /// Webhooks that an e-shop may have. Each change is sent to all of them.
+    /// Webhooks that an e-shop may have, and as many of its own an organisation. Each change is sent to all of them.
     #[arg(long, env = "LONGSHORE_WEBHOOKS_PER_ESHOP", default_value_t = OutboundSettings::default().webhooks_per_eshop, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub webhooks_per_eshop: u16,
 }

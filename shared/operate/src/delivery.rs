@@ -119,7 +119,7 @@ pub struct Line {
     /// Where that goes; nothing if it was deleted.
     pub destination: Option<String>,
     /// Its e-shop.
-    pub eshop_id: EshopId,
+    pub eshop_id: Option<EshopId>,
     /// Name of that.
     pub eshop: Option<String>,
     /// Its state.
@@ -291,7 +291,7 @@ mod tests {
             id: Uuid::from_u128(second).into(),
             webhook_id: WebhookId::nil(),
             destination: None,
-            eshop_id: EshopId::nil(),
+            eshop_id: None,
             eshop: None,
             state: DeliveryState::Delivered,
             event: None,

@@ -302,7 +302,7 @@ async fn webhooks(db: &Database, wanted: &Wanted<'_>) -> Result<Vec<Hit>, Proble
     hits!(
         db,
         wanted,
-        r#"SELECT w.id, w.destination AS name, s.name || ' · ' || coalesce(w.event, array_to_string(w.events, ', ')) AS "of?" FROM webhook w JOIN eshop s ON s.id = w.eshop_id
+        r#"SELECT w.id, w.destination AS name, s.name || ' · ' || coalesce(w.event, array_to_string(w.events, ', ')) AS "of?" FROM webhook w JOIN webhook_source s ON s.id = w.source_id
            WHERE in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id)
              AND CASE WHEN $3::uuid IS NOT NULL THEN w.id = $3 ELSE w.destination ILIKE $4 END
            ORDER BY w.id DESC LIMIT $5"#,

@@ -138,10 +138,10 @@ impl Parcel {
     }
 }
 
-/// Leaves out what the webhook did not select.
+/// Leaves out what the webhook is not told.
 fn narrow(due: &mut Due, lease: &Lease) {
     if let Some(event) = &mut due.event {
-        event.narrow(lease.select.as_deref());
+        event.narrow(lease.of_organisation, lease.select.as_deref());
     }
 }
 

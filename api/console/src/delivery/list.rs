@@ -45,7 +45,8 @@ const SHOWN: usize = 10;
 pub(crate) fn waiting(webhook: &Webhook, deliveries: &[Line], now: DateTime<Utc>) -> Markup {
     let destination =
         Serializer::new(String::new()).append_pair("destination", &webhook.destination).finish();
-    let all = format!("/console/delivery?state=pending&eshop={}&{destination}", webhook.eshop_id);
+    let eshop = webhook.eshop_id.map(|id| format!("&eshop={id}")).unwrap_or_default();
+    let all = format!("/console/delivery?state=pending{eshop}&{destination}");
     let id = webhook.id;
     html! {
         section aria-labelledby="waiting-title" {

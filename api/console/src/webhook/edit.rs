@@ -7,15 +7,16 @@ use longshore_domain::webhook::event::{SUBSCRIBABLE, TYPES};
 use longshore_domain::webhook::subscription::{self, Tried};
 use longshore_http::extract::{Failure, Id, permit};
 use longshore_kernel::answer::Answer;
-use longshore_kernel::ids::{EshopId, WebhookId};
+use longshore_kernel::ids::{EshopId, OrganisationId, WebhookId};
 use longshore_kernel::problem::Problem;
-use longshore_operate::eshop;
+use longshore_operate::{eshop, organisation};
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
+use uuid::Uuid;
 
 use crate::form::{Asked, VERSION, full, integer, unchanged};
 use crate::layout::Section;
-use crate::piece::{self, alert, checked, counted, number, options, switch};
+use crate::piece::{alert, checked, counted, number, options, switch};
 use crate::secret::{self, Once};
 use crate::visit::{Act, Done, Visit, done};
 
@@ -40,38 +41,84 @@ const FIELDS: [&str; 14] = [
     "authentication.token",
 ];
 
-/// `GET /console/eshop/{id}/webhook`.
-pub(crate) async fn new(Id(id): Id<EshopId>, mut visit: Asking) -> Result<Response, Failure> {
-    let form = visit.filled(Asked::of(vec![("event", "*".to_owned()), ("maxInFlight", "16".to_owned())]));
-    Ok(page_of_new(&visit, id, &form, None).await?)
+/// What a new webhook is told of: an e-shop, or an organisation.
+struct Of {
+    /// Its field of the API, and of the address of its page.
+    field: &'static str,
+    id: Uuid,
+    name: String,
 }
 
-async fn page_of_new(
-    visit: &Asking,
-    id: EshopId,
-    form: &Asked,
-    tried: Option<&Tried>,
-) -> Result<Response, Problem> {
-    let eshop =
-        eshop::find(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("e-shop"))?;
-    let back = format!("/console/eshop/{id}");
+impl Of {
+    async fn eshop(visit: &Asking, id: EshopId) -> Result<Self, Problem> {
+        let found = eshop::find(visit.db(), visit.scope(), id).await?;
+        let name = found.ok_or_else(|| Problem::not_found("e-shop"))?.name;
+        Ok(Self { field: "eshop", id: id.get(), name })
+    }
+
+    async fn organisation(visit: &Asking, id: OrganisationId) -> Result<Self, Problem> {
+        let found = organisation::find(visit.db(), visit.scope(), id).await?;
+        let name = found.ok_or_else(|| Problem::not_found("organisation"))?.name;
+        Ok(Self { field: "organisation", id: id.get(), name })
+    }
+
+    fn page(&self) -> String {
+        format!("/console/{}/{}", self.field, self.id)
+    }
+
+    fn member(&self) -> (&'static str, Value) {
+        (self.field, json!(self.id))
+    }
+}
+
+/// `GET /console/eshop/{id}/webhook`.
+pub(crate) async fn new(Id(id): Id<EshopId>, visit: Asking) -> Result<Response, Failure> {
+    let of = Of::eshop(&visit, id).await?;
+    Ok(page_of_empty(visit, &of))
+}
+
+/// `GET /console/organisation/{id}/webhook`.
+pub(crate) async fn new_of_all(Id(id): Id<OrganisationId>, visit: Asking) -> Result<Response, Failure> {
+    let of = Of::organisation(&visit, id).await?;
+    Ok(page_of_empty(visit, &of))
+}
+
+fn page_of_empty(mut visit: Asking, of: &Of) -> Response {
+    let form = visit.filled(Asked::of(vec![("event", "*".to_owned()), ("maxInFlight", "16".to_owned())]));
+    page_of_new(&visit, of, &form, None)
+}
+
+fn page_of_new(visit: &Asking, of: &Of, form: &Asked, tried: Option<&Tried>) -> Response {
+    let back = of.page();
     let content = html! {
-        p.trail { (piece::eshop(id, &eshop.name)) " / new webhook" }
-        h1 { "New webhook of " (eshop.name) }
+        p.trail { a href=(back) { (of.name) } " / new webhook" }
+        h1 { "New webhook of " (of.name) @if of.field == "organisation" { ", all e-shops" } }
         (visit.form(&format!("{back}/webhook"), "Create", &back, &fields(visit, form, None, tried)))
     };
-    Ok(visit.page(Section::Webhooks, "New webhook", &content))
+    visit.page(Section::Webhooks, "New webhook", &content)
 }
 
 /// `POST /console/eshop/{id}/webhook`: the only page that shows the secret.
 pub(crate) async fn create(Id(id): Id<EshopId>, act: Acting) -> Result<Response, Failure> {
-    if let Some(tried) = tried(&act, &json!(id)).await? {
-        return Ok(page_of_new(&act.visit, id, &act.form, Some(&tried)).await?);
+    let of = Of::eshop(&act.visit, id).await?;
+    create_of(&act, &of).await
+}
+
+/// `POST /console/organisation/{id}/webhook`: the only page that shows the secret.
+pub(crate) async fn create_of_all(Id(id): Id<OrganisationId>, act: Acting) -> Result<Response, Failure> {
+    let of = Of::organisation(&act.visit, id).await?;
+    create_of(&act, &of).await
+}
+
+async fn create_of(act: &Acting, of: &Of) -> Result<Response, Failure> {
+    let (field, id) = of.member();
+    if let Some(tried) = tried(act, (field, &id)).await? {
+        return Ok(page_of_new(&act.visit, of, &act.form, Some(&tried)));
     }
     let mut body = body(&act.form, None);
-    body.insert("eshop".to_owned(), json!(id));
+    body.insert(field.to_owned(), id);
     let body = Value::from(body);
-    let answer = secret::act_once(&act, &format!("/console/eshop/{id}/webhook"), &body, async |context| {
+    let answer = secret::act_once(act, &format!("{}/webhook", of.page()), &body, async |context| {
         subscription::create(act.visit.services(), context, body.clone()).await
     })
     .await?;
@@ -128,7 +175,8 @@ async fn stored(visit: &Asking, id: WebhookId) -> Result<Value, Problem> {
 /// `POST /console/webhook/{id}/edit`.
 pub(crate) async fn store(Id(id): Id<WebhookId>, act: Acting) -> Result<Response, Failure> {
     let stored = stored(&act.visit, id).await?;
-    if let Some(tried) = tried(&act, &stored["eshop"]).await? {
+    let field = if stored["eshop"].is_null() { "organisation" } else { "eshop" };
+    if let Some(tried) = tried(&act, (field, &stored[field])).await? {
         return Ok(page_of_stored(&act.visit, id, &act.form, &stored, Some(&tried)));
     }
     let version = act.form.version();
@@ -140,12 +188,12 @@ pub(crate) async fn store(Id(id): Id<WebhookId>, act: Acting) -> Result<Response
 }
 
 /// What a webhook with the events of the form would have been told of, where its button for that was pressed.
-async fn tried(act: &Acting, eshop: &Value) -> Result<Option<Tried>, Problem> {
+async fn tried(act: &Acting, (field, id): (&str, &Value)) -> Result<Option<Tried>, Problem> {
     if act.form.get("try").is_none() {
         return Ok(None);
     }
     let mut body = choice(&act.form);
-    body.insert("eshop".to_owned(), eshop.clone());
+    body.insert(field.to_owned(), id.clone());
     subscription::try_out(act.visit.services(), act.visit.scope(), body.into()).await.map(Some)
 }
 
@@ -232,7 +280,7 @@ fn fields(visit: &Asking, form: &Asked, stored: Option<&Value>, tried: Option<&T
 fn shown(tried: &Tried) -> Markup {
     html! {
         p role="status" {
-            @if tried.looked == 0 { "No such event is among the newest that webhooks of this e-shop were told of." }
+            @if tried.looked == 0 { "No such event is among the newest that webhooks of this e-shop, or organisation, were told of." }
             @else { (number(tried.matched)) " of the newest " (counted(tried.looked, "event", "events")) " match." }
         }
         @for example in &tried.examples { pre.wrapped tabindex="0" { code { (example.get()) } } }

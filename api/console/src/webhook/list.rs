@@ -6,6 +6,7 @@ use futures::FutureExt as _;
 use longshore_domain::webhook::health::{self, COUNTED, Counts, Filter, Health, Line, PAGE, Sort};
 use longshore_http::extract::{Failure, permit};
 use longshore_kernel::access::Permission;
+use longshore_kernel::ids::EshopId;
 use longshore_kernel::problem::Problem;
 use longshore_operate::named::Kind;
 use maud::{Markup, html};
@@ -14,7 +15,7 @@ use crate::form::{Asked, OF_PAGE, Refused};
 use crate::layout::Section;
 use crate::live::{self, Part, Parts, part};
 use crate::piece::{
-    OLDEST, Way, checked, counted, empty, eshop, moment, options, pager_to, rows, select, size, sorting,
+    OLDEST, Way, checked, counted, empty, moment, options, pager_to, rows, select, size, sorting, source,
     state, time, unreadable, until_asked, up_to,
 };
 use crate::refresh;
@@ -145,11 +146,35 @@ async fn wanted(visit: &Visit<permit::ReadWebhooks>) -> Result<Filter, Problem> 
     Ok(Filter {
         health: asked.among("health", |word| word.parse().ok())?,
         text: asked.text("text")?,
-        eshop,
+        source: eshop.map(EshopId::get),
         after: asked.id("after")?,
         sort: asked.among("sort", sort)?.unwrap_or_default(),
         size: size(asked)?,
     })
+}
+
+/// The webhooks of an e-shop, or those of an organisation itself: `page` is its own.
+pub(crate) fn section(
+    visit: &Visit<permit::Read>,
+    page: &str,
+    title: &str,
+    webhooks: &[Line],
+    more: &Markup,
+) -> Markup {
+    html! {
+        section aria-labelledby="webhooks-title" {
+            header.title {
+                h2 #webhooks-title { (title) }
+                @if visit.can(Permission::WriteWebhooks) { a.button href={(page) "/webhook"} { "New webhook" } }
+                (more)
+            }
+            @if webhooks.is_empty() {
+                (empty("No webhook.", "Changes are recorded, but no event is sent here."))
+            } @else {
+                (table(webhooks, None, false, visit.now()))
+            }
+        }
+    }
 }
 
 /// The webhooks, with check boxes where they are chosen for an action; sorted by the heads of columns on the page of the list.
@@ -197,7 +222,7 @@ fn row(webhook: &Line, choose: bool, now: DateTime<Utc>) -> Markup {
                 }
             }
             td data-label="Event" { code { (webhook.event) } }
-            td.name data-label="E-shop" { (eshop(webhook.eshop_id, &webhook.eshop)) " " span.muted { (webhook.organisation) } }
+            td.name data-label="E-shop" { (source(webhook.eshop_id, webhook.organisation_id, &webhook.eshop)) @if webhook.eshop_id.is_some() { " " span.muted { (webhook.organisation) } } }
             td data-label="Created" { (moment(webhook.created_at, now)) }
         }
     }

@@ -22,7 +22,7 @@ async fn product(api: &Api, sku: &str, fields: Value) -> String {
 }
 
 /// The bodies that a webhook is sent, the oldest first.
-async fn told(api: &Api, webhook: &str) -> Vec<Value> {
+pub(super) async fn told(api: &Api, webhook: &str) -> Vec<Value> {
     let asked =
         json!({"criteria": {"webhook": {"eq": webhook}}, "sort": [{"field": "createdAt", "order": "ASC"}]});
     let deliveries = api.post(&api.user, "/api/webhook-delivery/list", asked).await.expect(200).json();

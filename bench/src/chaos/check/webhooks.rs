@@ -47,6 +47,9 @@ fn each<'s>(listeners: &[Listeners<'s>]) -> impl Iterator<Item = (Uuid, &'s (Uui
 /// What criteria of a webhook may be about.
 pub(crate) const OF_CHANGED: &str = "data.changedFields";
 
+/// The destination of the webhook of the organisation, which alone is told the e-shops of an event.
+pub(crate) const OF_ORGANISATION: &str = "of the organisation";
+
 /// Which events a webhook hears of.
 struct Subscribed {
     types: Vec<String>,
@@ -107,6 +110,12 @@ async fn delivered(psql: &mut PgConnection, listeners: &[Listeners<'_>]) -> anyh
                 .filter(|id| entities.get(id) != book.entities.get(id))
                 .map(|id| format!("{} received {id}, which is no such change", shop.name)),
         );
+        let calls: u64 = book.accepted.values().map(|count| u64::from(*count)).sum();
+        let naming = if shop.name == OF_ORGANISATION { calls } else { 0 };
+        if book.naming_eshops != naming {
+            let named = book.naming_eshops;
+            unbelievable.push(format!("{}: {named} of {calls} events name their e-shops", shop.name));
+        }
         if book.unsigned > 0 || book.lies > 0 {
             unbelievable.push(format!("{}: {} unsigned, {} lies", shop.name, book.unsigned, book.lies));
         }

@@ -97,7 +97,7 @@ async fn records(tx: &mut PgConnection, ids: &[JobId]) -> Result<Vec<(JobId, Str
            FROM job j
            WHERE j.id = ANY ($1) AND EXISTS (
                SELECT FROM webhook w
-               WHERE w.organisation_id = j.organisation_id AND (j.eshop_id IS NULL OR w.eshop_id = j.eshop_id)
+               WHERE w.organisation_id = j.organisation_id AND (j.eshop_id IS NULL OR w.source_id IN (j.eshop_id, j.organisation_id))
                  AND $3 = ANY (w.events))"#,
         ids as &[JobId],
         ERRORS,

@@ -13,7 +13,7 @@ use super::chunk::{Claim, Count};
 use super::dispatch;
 use super::entry::{NewJob, insert, to_i32};
 use super::execution;
-use super::kind::{Job, JobState, Shop, Stored};
+use super::kind::{Job, JobState, Stored};
 use super::room;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
@@ -49,16 +49,15 @@ pub(crate) struct Walks {
     pub(crate) starts: Vec<Vec<u8>>,
 }
 
-/// Accepts such a job of one walk with the known number of items.
+/// Accepts such a job of one walk with the known number of items, for an organisation or an e-shop of it.
 pub(crate) async fn accept(
     change: Change<'_>,
     context: &Context,
     job: &impl Job,
-    shop: Shop,
+    (organisation, eshop): (OrganisationId, Option<EshopId>),
     known: i32,
 ) -> Result<Answer, Problem> {
-    let walks =
-        Walks { organisations: vec![shop.organisation], eshop: Some(shop.eshop), starts: vec![Vec::new()] };
+    let walks = Walks { organisations: vec![organisation], eshop, starts: vec![Vec::new()] };
     accept_walks(change, context, job, walks, known).await
 }
 

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use bytes::Bytes;
 use chrono::{DateTime, SecondsFormat, Utc};
-use serde_json::Value;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 pub use crate::list::fields::event::{ALL, NAMES, RESTORED, SUBSCRIBABLE, TEST, TYPES};
@@ -20,11 +20,14 @@ use longshore_kernel::json::compact;
 /// A body has fewer bytes than this.
 pub const BODY_LIMIT: usize = 20_000;
 
+/// E-shops that a body names.
+const MOST_ESHOPS: usize = 100;
+
 /// Members of `data` that a webhook is sent whatever it selects: by them a receiver knows the record, and what is newer.
 const ALWAYS: &[&str] = &["id", "version", "changedFields", "productSku", "orderNumber", "externalId"];
 
 /// An event as it is sent.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Event {
     /// Its id, which is the `webhook-id` of every delivery of it.
     pub id: EventId,
@@ -38,6 +41,8 @@ pub struct Event {
     pub at: DateTime<Utc>,
     /// JSON of the event.
     pub data: String,
+    /// The e-shops that it concerns, where its body says so: that is for webhooks of the organisation.
+    pub eshops: Option<Vec<Uuid>>,
     /// The request that caused it.
     pub request_id: Option<String>,
     /// The trace context to continue.
@@ -51,8 +56,8 @@ pub fn is_test(webhook: WebhookId, entity: Uuid) -> bool {
 }
 
 impl Event {
-    /// The body of its deliveries: `{"id", "type", "timestamp", "data"}`, for a test with `test`, for status events with
-    /// `status` and `orderNumber`. Where it would reach [`BODY_LIMIT`], `data` shrinks to what the record is, its `version` and the
+    /// The body of its deliveries: `{"id", "type", "timestamp", "data"}`, for a webhook of the organisation with `eshop` or `eshops`, for
+    /// a test with `test`, for status events with `status` and `orderNumber`. Where it would reach [`BODY_LIMIT`], `data` shrinks to what the record is, its `version` and the
     /// names of the changed fields.
     #[must_use]
     pub fn body(&self) -> Bytes {
@@ -61,9 +66,12 @@ impl Event {
         body.into()
     }
 
-    /// Leaves out what a webhook did not select of `data` and of `data.fields`, if it selects. What is about the webhook itself stays
-    /// whole.
-    pub fn narrow(&mut self, select: Option<&[String]>) {
+    /// Leaves out what a webhook is not told: the e-shops, unless it is one of the organisation, and what it did not select of `data`
+    /// and of `data.fields`, if it selects. What is about the webhook itself stays whole.
+    pub fn narrow(&mut self, of_organisation: bool, select: Option<&[String]>) {
+        if !of_organisation {
+            self.eshops = None;
+        }
         let Some(select) = select else { return };
         if [RESTORED.name, TEST.name].contains(&self.kind.as_str()) {
             return;
@@ -85,7 +93,17 @@ impl Event {
         if self.is_test {
             body.push_str(r#","test":true"#);
         }
-        if TYPES.iter().any(|t| t.status && t.name == self.kind) {
+        let known = TYPES.iter().find(|kind| kind.name == self.kind);
+        if let Some(eshops) = &self.eshops {
+            let _ = match known {
+                Some(kind) if kind.shared => {
+                    let some = &eshops[..eshops.len().min(MOST_ESHOPS)];
+                    write!(body, r#","eshops":{}"#, json!(some))
+                }
+                _ => write!(body, r#","eshop":{}"#, json!(eshops.first())),
+            };
+        }
+        if known.is_some_and(|kind| kind.status) {
             self.write_status(body);
         }
         body.push_str(r#","data":"#);
@@ -157,11 +175,9 @@ mod tests {
             id: Uuid::from_u128(7).into(),
             kind: kind.to_owned(),
             entity: Uuid::from_u128(0x0192_1111_2222_7333_8444_5555_6666_7777),
-            is_test: false,
             at: DateTime::from_timestamp_micros(1_700_000_000_123_456).unwrap(),
             data: data.to_string(),
-            request_id: None,
-            traceparent: None,
+            ..Event::default()
         }
     }
 
@@ -204,7 +220,8 @@ mod tests {
     fn a_test_says_that_it_is_one_and_names_the_record_of_its_example() {
         for kind in TYPES {
             let webhook = WebhookId::from_u128(1);
-            let data = example::data(kind.name, webhook, EshopId::from_u128(2), Uuid::from_u128(7).into());
+            let data =
+                example::data(kind.name, webhook, Some(EshopId::from_u128(2)), Uuid::from_u128(7).into());
             let test = Event { entity: webhook.get(), is_test: true, ..event(kind.name, &data) };
             let written: Value = serde_json::from_slice(&test.body()).unwrap();
             assert_eq!((&written["test"], &written["data"]), (&json!(true), &data), "{}", kind.name);

@@ -16,6 +16,7 @@ use longshore_kernel::activity::CALLS_HOURS;
 use longshore_kernel::database::Database;
 use longshore_kernel::ids::{DeliveryId, EshopId, OrganisationId, WebhookId};
 use longshore_kernel::problem::Problem;
+use uuid::Uuid;
 
 /// Webhooks a page.
 pub const PAGE: usize = 50;
@@ -122,9 +123,9 @@ pub struct Unwell {
     pub destination: String,
     /// Its organisation.
     pub organisation_id: OrganisationId,
-    /// Its e-shop.
-    pub eshop_id: EshopId,
-    /// Name of its e-shop.
+    /// What it hears of: an e-shop, or its organisation.
+    pub source_id: Uuid,
+    /// Name of that.
     pub eshop: String,
     /// Since when every attempt has failed.
     pub since: DateTime<Utc>,
@@ -139,12 +140,12 @@ pub async fn unwell(db: &Database, scope: &Scope, count: i64) -> Result<Vec<Unwe
     let found = sqlx::query_as!(
         Unwell,
         r#"WITH failing AS (
-               SELECT w.id, w.destination, w.organisation_id, w.eshop_id, l.failing_since
+               SELECT w.id, w.destination, w.organisation_id, w.eshop_id, w.source_id, l.failing_since
                -- what others have does not take up the number where the scope names organisations
                FROM (SELECT webhook_id, failing_since FROM webhook_lane
                      WHERE failures > 0 AND (probe_at IS NOT NULL OR failing_since <= now() - make_interval(secs => $6))
                      ORDER BY failing_since LIMIT (SELECT CASE WHEN $1::uuid[] IS NULL THEN $5::bigint END)) AS l
-               CROSS JOIN LATERAL (SELECT id, destination, organisation_id, eshop_id, active FROM webhook
+               CROSS JOIN LATERAL (SELECT id, destination, organisation_id, eshop_id, source_id, active FROM webhook
                                    WHERE id = ANY (ARRAY[l.webhook_id]) LIMIT 1) AS w
                WHERE w.active AND in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id)
                  -- where nothing waits, nothing would show that the destination is back
@@ -155,13 +156,13 @@ pub async fn unwell(db: &Database, scope: &Scope, count: i64) -> Result<Vec<Unwe
                FROM failing ORDER BY turn, failing_since, id LIMIT $4
            )
            SELECT n.id AS "id!", n.destination AS "destination!", n.organisation_id AS "organisation_id!",
-                  n.eshop_id AS "eshop_id!", s.name AS "eshop!", n.failing_since AS "since!",
+                  n.source_id AS "source_id!", s.name AS "eshop!", n.failing_since AS "since!",
                   (SELECT d.attempts -> -1 FROM delivery d WHERE d.webhook_id = ANY (ARRAY[n.id]) AND d.attempt_count > 0
                    ORDER BY d.webhook_id DESC, d.created_at DESC, d.id DESC LIMIT 1) AS last,
                   (SELECT count(*) FROM (SELECT FROM delivery d WHERE d.webhook_id = ANY (ARRAY[n.id])
                                          ORDER BY d.webhook_id, d.next_attempt_at, d.id LIMIT $3) AS d) AS "waiting!"
            FROM named n
-           CROSS JOIN LATERAL (SELECT name FROM eshop WHERE id = ANY (ARRAY[n.eshop_id]) LIMIT 1) AS s
+           CROSS JOIN LATERAL (SELECT name FROM webhook_source WHERE id = ANY (ARRAY[n.source_id]) LIMIT 1) AS s
            ORDER BY n.failing_since, n.id"#,
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
@@ -202,9 +203,9 @@ pub struct Webhook {
     pub organisation_id: OrganisationId,
     /// Name of that organisation.
     pub organisation: String,
-    /// Its e-shop.
-    pub eshop_id: EshopId,
-    /// Name of that e-shop.
+    /// Its e-shop; nothing: it is one of the organisation.
+    pub eshop_id: Option<EshopId>,
+    /// Name of what it hears of.
     pub eshop: String,
     /// What it listens to.
     pub event: String,
@@ -270,7 +271,7 @@ impl Webhook {
 pub async fn find(db: &Database, scope: &Scope, id: WebhookId) -> Result<Option<Webhook>, Problem> {
     let found = sqlx::query_as!(
         Webhook,
-        r#"SELECT w.id, w.organisation_id, o.name AS organisation, w.eshop_id, s.name AS eshop,
+        r#"SELECT w.id, w.organisation_id, o.name AS organisation, w.eshop_id AS "eshop_id: EshopId", s.name AS "eshop!",
                   coalesce(w.event, array_to_string(w.events, ', ')) AS "event!", w.destination,
                   w.active, w.authentication_type, w.disabled_reason, w.disabled_at, w.max_in_flight, w.ordered,
                   w.max_per_second::float8, w.batch_events, (extract(epoch FROM w.batch_wait) * 1000)::float8 AS "batch_wait_ms!", w.criteria, w.selected, w.created_at, f.secrets AS "former_secrets!", f.until AS "former_sign_until?",
@@ -284,7 +285,7 @@ pub async fn find(db: &Database, scope: &Scope, id: WebhookId) -> Result<Option<
            FROM webhook w
            JOIN webhook_lane l ON l.webhook_id = w.id
            JOIN organisation o ON o.id = w.organisation_id
-           JOIN eshop s ON s.id = w.eshop_id
+           JOIN webhook_source s ON s.id = w.source_id
            CROSS JOIN LATERAL (SELECT count(*) AS secrets, max(signs_until) AS until FROM webhook_former_secret
                                WHERE webhook_id = w.id AND signs_until > now()) AS f
            WHERE w.id = $1 AND in_scope($2, w.organisation_id) AND in_eshop($3, w.eshop_id)"#,

@@ -1,4 +1,4 @@
-//! Subscriptions, which the interface calls webhooks: an e-shop's wish to hear of events at a destination.
+//! Subscriptions, which the interface calls webhooks: the wish of an e-shop, or of an organisation, to hear of events at a destination.
 //!
 //! [`stored`] is what lanes and deliveries know of one, below both. [`Authentication`] has the credentials for a destination, in
 //! addition to the signature.
@@ -11,8 +11,9 @@ mod trial;
 
 use serde_json::Value;
 use sqlx::PgConnection;
+use uuid::Uuid;
 
-use self::edit::{Edit, NewWebhook};
+use self::edit::{Edit, Named, NewWebhook};
 pub use self::edit::{batch_schema, schema, trial_schema};
 pub use self::rotation::{SEALED, SEALED_FORMER, rotate_secret};
 use self::stored::{Batching, ENTITY, Settings, location, lock, seal_authentication, secret_place, shown};
@@ -37,14 +38,15 @@ use longshore_kernel::services::Services;
 pub async fn create(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
     let scope = context.scope();
     let read = NewWebhook::read(&services.outbound, body);
-    let (new, eshop, organisation) = of_eshop(services, scope, read).await?;
+    let (new, source) = of_source(services, scope, read).await?;
+    let Source { organisation, eshop, .. } = source;
     let id = WebhookId::new();
     let secret = signature::new_secret();
     let sealed_secret = services.vault.seal(&secret_place(id), &secret).map_err(Problem::internal)?;
     let sealed = seal_authentication(&services.vault, id, &new.authentication)?;
     let mut change = Change::begin(services).await?;
     change.must_have_room(organisation, Kind::Webhook).await?;
-    has_room(change.connection(), eshop, services.outbound.webhooks_per_eshop).await?;
+    has_room(change.connection(), source, services.outbound.webhooks_per_eshop).await?;
     let Settings { subscribed, filter, .. } = &new.settings;
     let matches = filter.compiled(change.connection(), &new.conditions).await?;
     let recorded = record_change!(
@@ -79,7 +81,7 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
          )",
         id.get(),
         organisation.get(),
-        eshop.get(),
+        eshop as Option<EshopId>,
         subscribed.event.as_deref(),
         new.settings.destination,
         new.settings.active,
@@ -104,47 +106,66 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
     secret::answer_with(change, context, stored, &secret).await
 }
 
-/// What was read of a body, its e-shop, which must be in the scope, and the organisation of that; what is wrong with all is
+/// What a webhook hears of.
+#[derive(Clone, Copy, Debug)]
+struct Source {
+    id: Uuid,
+    organisation: OrganisationId,
+    /// Nothing: all e-shops of the organisation, and itself.
+    eshop: Option<EshopId>,
+}
+
+/// What was read of a body, and the e-shop or organisation that it names, which must be in the scope; what is wrong with all is
 /// refused together.
-async fn of_eshop<T>(
+async fn of_source<T>(
     services: &Services,
     scope: &Scope,
-    (read, eshop, refused): (Option<T>, Option<EshopId>, Vec<Violation>),
-) -> Result<(T, EshopId, OrganisationId), Problem> {
-    let eshop = eshop.unwrap_or_default();
-    let organisation = sqlx::query_scalar!(
-        r#"SELECT organisation_id AS "organisation: OrganisationId" FROM eshop
-           WHERE in_scope($1, organisation_id) AND in_eshop($2, id) AND id = $3"#,
+    (read, named, refused): (Option<T>, Option<Named>, Vec<Violation>),
+) -> Result<(T, Source), Problem> {
+    let id = named.map(Named::id).unwrap_or_default();
+    let is_organisation = matches!(named, Some(Named::Organisation(_)));
+    let source = sqlx::query_as!(
+        Source,
+        r#"SELECT id AS "id!", organisation_id AS "organisation!", id AS "eshop: EshopId" FROM eshop
+           WHERE NOT $4 AND in_scope($1, organisation_id) AND in_eshop($2, id) AND id = $3
+           UNION ALL
+           SELECT id, id, NULL FROM organisation WHERE $4 AND in_scope($1, id) AND $2::uuid IS NULL AND id = $3"#,
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
-        eshop.get(),
+        id,
+        is_organisation,
     )
     .fetch_optional(&services.db.main)
     .await?;
-    let Some((read, organisation)) = read.zip(organisation) else {
-        let unknown = || Violation::new("eshop", "unknown_reference", "does not exist");
-        let found = organisation.is_none().then(unknown).into_iter().collect();
-        return Err(Problem::invalid(with_found(refused, found)));
+    let Some((read, source)) = read.zip(source) else {
+        let unknown =
+            || named.map(|named| Violation::new(named.field(), "unknown_reference", "does not exist"));
+        let found = if source.is_none() { unknown() } else { None };
+        return Err(Problem::invalid(with_found(refused, found.into_iter().collect())));
     };
-    Ok((read, eshop, organisation))
+    Ok((read, source))
 }
 
-/// Refuses one more webhook of an e-shop that has as many as it may. A concurrent creation in the same e-shop waits until
-/// this transaction ends.
-async fn has_room(connection: &mut PgConnection, eshop: EshopId, most: u16) -> Result<(), Problem> {
-    sqlx::query!("SELECT FROM eshop WHERE id = $1 FOR NO KEY UPDATE", eshop.get())
+/// Refuses one more webhook of an e-shop, or of an organisation itself, that has as many as it may. A concurrent creation of the same
+/// waits until this transaction ends.
+async fn has_room(
+    connection: &mut PgConnection,
+    Source { id, eshop, .. }: Source,
+    most: u16,
+) -> Result<(), Problem> {
+    // the names of locks of other kinds have other beginnings
+    sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended('webhooks of ' || $1::uuid, 0))", id,)
         .execute(&mut *connection)
         .await?;
     // a separate statement: it sees what earlier ones have committed
-    let there =
-        sqlx::query_scalar!(r#"SELECT count(*) AS "n!" FROM webhook WHERE eshop_id = $1"#, eshop.get())
-            .fetch_one(connection)
-            .await?;
+    let there = sqlx::query_scalar!(r#"SELECT count(*) AS "n!" FROM webhook WHERE source_id = $1"#, id,)
+        .fetch_one(connection)
+        .await?;
     if there < i64::from(most) {
         return Ok(());
     }
-    let detail =
-        format!("the e-shop has {there} webhooks and may have {most}: delete one that is no longer needed");
+    let whose = if eshop.is_some() { "the e-shop has" } else { "the organisation itself has" };
+    let detail = format!("{whose} {there} webhooks and may have {most}: delete one that is no longer needed");
     Err(Problem::new(&QUOTA_REACHED, detail))
 }
 

@@ -130,6 +130,8 @@ pub struct Notice {
     pub at: DateTime<Utc>,
     /// JSON of the event, as it is stored.
     pub data: String,
+    /// The e-shops that it concerns, for a webhook of the organisation.
+    pub eshops: Option<Vec<Uuid>>,
     /// The request that caused it.
     pub request_id: Option<String>,
     /// The trace context to continue.

@@ -5,23 +5,24 @@ use longshore_domain::attention::{Kind, Line, Owner, Page};
 use longshore_domain::webhook::health::exhausted::Exhausted;
 use longshore_domain::webhook::health::{COUNTED, Unwell};
 use longshore_kernel::figure::{AtLeast, number, seconds};
-use longshore_kernel::ids::{EshopId, WebhookId};
+use longshore_kernel::ids::WebhookId;
 use url::Url;
+use uuid::Uuid;
 
 /// Hosts whose webhooks fail, the first to fail first: the last answer, since when, and what waits for them.
 pub(super) fn failing(unwell: &[Unwell], now: DateTime<Utc>) -> Vec<Line> {
-    let hosts = by_host(unwell, |webhook| (webhook.eshop_id, host(&webhook.destination)));
+    let hosts = by_host(unwell, |webhook| (webhook.source_id, host(&webhook.destination)));
     hosts.iter().filter_map(|(host, webhooks)| of_failing(host, webhooks, now)).collect()
 }
 
 /// Hosts with exhausted deliveries that were not sent again, the last one first.
 pub(super) fn exhausted(missed: &[Exhausted], now: DateTime<Utc>) -> Vec<Line> {
-    let hosts = by_host(missed, |webhook| (webhook.eshop_id, host(&webhook.destination)));
+    let hosts = by_host(missed, |webhook| (webhook.source_id, host(&webhook.destination)));
     hosts.iter().filter_map(|(host, webhooks)| of_exhausted(host, webhooks, now)).collect()
 }
 
-/// A host of an e-shop.
-type Host = (EshopId, String);
+/// A host of an e-shop, or of an organisation.
+type Host = (Uuid, String);
 
 /// Webhooks by where they go, in the order of the first of each host.
 fn by_host<W>(webhooks: &[W], of: impl Fn(&W) -> Host) -> Vec<(Host, Vec<&W>)> {
@@ -36,7 +37,7 @@ fn by_host<W>(webhooks: &[W], of: impl Fn(&W) -> Host) -> Vec<(Host, Vec<&W>)> {
     hosts
 }
 
-fn of_failing((eshop_id, host): &Host, webhooks: &[&Unwell], now: DateTime<Utc>) -> Option<Line> {
+fn of_failing((source_id, host): &Host, webhooks: &[&Unwell], now: DateTime<Utc>) -> Option<Line> {
     let first = webhooks.first()?;
     let last = first.last.as_ref();
     let answer = last.and_then(|last| last["status"].as_i64());
@@ -53,12 +54,12 @@ fn of_failing((eshop_id, host): &Host, webhooks: &[&Unwell], now: DateTime<Utc>)
     );
     let owner = Owner::Organisation(first.organisation_id);
     let page = page(host, first.id, webhooks.len());
-    let line = Line::new(Kind::Destination, &format!("{eshop_id} {host}"), owner, sentence, page);
+    let line = Line::new(Kind::Destination, &format!("{source_id} {host}"), owner, sentence, page);
     let cause = webhooks.iter().map(|webhook| webhook.since).max();
     Some(Line { word: "webhook", cause, ..line })
 }
 
-fn of_exhausted((eshop_id, host): &Host, webhooks: &[&Exhausted], now: DateTime<Utc>) -> Option<Line> {
+fn of_exhausted((source_id, host): &Host, webhooks: &[&Exhausted], now: DateTime<Utc>) -> Option<Line> {
     let first = webhooks.first()?;
     let of = |webhook: &&Exhausted| AtLeast { count: webhook.deliveries, is_more: webhook.is_more };
     let missed = webhooks.iter().map(of).sum::<AtLeast>();
@@ -72,7 +73,7 @@ fn of_exhausted((eshop_id, host): &Host, webhooks: &[&Exhausted], now: DateTime<
     );
     let owner = Owner::Organisation(first.organisation_id);
     let page = page(host, first.id, webhooks.len());
-    let line = Line::new(Kind::ExhaustedDeliveries, &format!("{eshop_id} {host}"), owner, sentence, page);
+    let line = Line::new(Kind::ExhaustedDeliveries, &format!("{source_id} {host}"), owner, sentence, page);
     Some(Line { word: "exhausted", cause: webhooks.iter().map(|webhook| cause(webhook)).max(), ..line })
 }
 
@@ -105,7 +106,6 @@ fn host(destination: &str) -> String {
 mod tests {
     use chrono::TimeDelta;
     use serde_json::json;
-    use uuid::Uuid;
 
     use super::*;
 
@@ -121,7 +121,7 @@ mod tests {
                 id: id.into(),
                 destination: "https://shop.example/in".to_owned(),
                 organisation_id: id.into(),
-                eshop_id: id.into(),
+                source_id: id,
                 eshop: "Harbour".to_owned(),
                 since: now() - TimeDelta::minutes(2),
                 last,
@@ -144,7 +144,7 @@ mod tests {
             id: Uuid::from_u128(webhook).into(),
             destination: format!("https://shop.example/{webhook}"),
             organisation_id: Uuid::nil().into(),
-            eshop_id: Uuid::nil().into(),
+            source_id: Uuid::nil(),
             eshop: "Harbour".to_owned(),
             deliveries,
             is_more: deliveries >= 100,
@@ -173,7 +173,7 @@ mod tests {
                 id: WebhookId::nil(),
                 destination: String::new(),
                 organisation_id: Uuid::nil().into(),
-                eshop_id: EshopId::nil(),
+                source_id: Uuid::nil(),
                 eshop: String::new(),
                 deliveries: 1,
                 is_more: false,

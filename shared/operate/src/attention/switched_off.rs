@@ -199,9 +199,9 @@ async fn webhooks(db: &Database, scope: &Scope) -> Result<Vec<Row>, Problem> {
     let found = sqlx::query_as!(
         Row,
         r#"WITH off AS MATERIALIZED (
-               SELECT id, eshop_id, organisation_id, destination, changed_at FROM webhook
+               SELECT id, source_id, organisation_id, destination, changed_at FROM webhook
                WHERE NOT active AND disabled_at IS NULL AND in_scope($1, organisation_id) AND in_eshop($2, eshop_id)
-               ORDER BY eshop_id, changed_at, id LIMIT (SELECT $3::bigint)
+               ORDER BY source_id, changed_at, id LIMIT (SELECT $3::bigint)
            ), named AS (
                SELECT * FROM off ORDER BY changed_at DESC, id DESC LIMIT $4
            )
@@ -209,7 +209,7 @@ async fn webhooks(db: &Database, scope: &Scope) -> Result<Vec<Row>, Problem> {
                   (SELECT count(*) FROM (SELECT FROM delivery d WHERE d.webhook_id = ANY (ARRAY[n.id])
                                          ORDER BY d.webhook_id, d.next_attempt_at, d.id LIMIT $5) AS d) AS waiting,
                   a.actor_name AS "by?", a.at AS "at?", (SELECT count(*) FROM off) AS "count!"
-           FROM named n JOIN eshop s ON s.id = ANY (ARRAY[n.eshop_id])
+           FROM named n JOIN webhook_source s ON s.id = ANY (ARRAY[n.source_id])
            LEFT JOIN LATERAL (
                SELECT actor_name, at FROM audit
                WHERE entity_id = ANY (ARRAY[n.id]) AND changes -> 'active' -> 1 = 'false'

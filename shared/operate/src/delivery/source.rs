@@ -17,7 +17,7 @@ pub(super) async fn waiting(db: &Database, inner: &Inner<'_>) -> Result<Vec<Line
         Line,
         r#"SELECT d.id AS "id!", d.webhook_id AS "webhook_id!",
                   (SELECT destination FROM webhook w WHERE w.id = d.webhook_id) AS destination,
-                  d.eshop_id AS "eshop_id!", (SELECT name FROM eshop s WHERE s.id = d.eshop_id) AS eshop,
+                  d.eshop_id AS "eshop_id: EshopId", (SELECT name FROM eshop s WHERE s.id = d.eshop_id) AS eshop,
                   'pending' AS "state!: DeliveryState", (SELECT e.type FROM event e WHERE e.id = d.event_id) AS event,
                   (SELECT e.entity_id FROM event e WHERE e.id = d.event_id) AS entity,
                   (SELECT coalesce(e.data ->> 'productSku', e.data ->> 'orderNumber')
@@ -73,7 +73,7 @@ macro_rules! ended {
         sqlx::query_as!(
             Line,
             r#"SELECT h.id AS "id!", h.webhook_id AS "webhook_id!",
-                      (SELECT destination FROM webhook w WHERE w.id = h.webhook_id) AS destination, h.eshop_id AS "eshop_id!",
+                      (SELECT destination FROM webhook w WHERE w.id = h.webhook_id) AS destination, h.eshop_id AS "eshop_id: EshopId",
                       (SELECT name FROM eshop s WHERE s.id = h.eshop_id) AS eshop, h.state AS "state!: DeliveryState",
                       h.event_type AS event, h.entity_id AS entity,
                       (SELECT coalesce(e.data ->> 'productSku', e.data ->> 'orderNumber')
@@ -159,7 +159,7 @@ pub(super) async fn unsuccessful(
         Line,
         r#"SELECT h.id AS "id!", h.webhook_id AS "webhook_id!",
                   (SELECT destination FROM webhook w WHERE w.id = h.webhook_id) AS destination,
-                  h.eshop_id AS "eshop_id!", (SELECT name FROM eshop s WHERE s.id = h.eshop_id) AS eshop,
+                  h.eshop_id AS "eshop_id: EshopId", (SELECT name FROM eshop s WHERE s.id = h.eshop_id) AS eshop,
                   h.state AS "state!: DeliveryState", h.event_type AS event, h.entity_id AS entity,
                   (SELECT coalesce(e.data ->> 'productSku', e.data ->> 'orderNumber')
                    FROM event e WHERE e.id = h.event_id) AS name,

@@ -435,7 +435,7 @@ async fn ahead(db: &Database, id: ExpeditionId) -> Result<i64, Problem> {
 async fn listeners(db: &Database, eshop: EshopId) -> Result<i64, Problem> {
     let listeners = sqlx::query_scalar!(
         r#"SELECT count(*) AS "listeners!" FROM webhook
-           WHERE eshop_id = $1 AND events && ARRAY['expedition_status_change', 'expedition_booked_change', 'expedition_change', 'expedition_deleted']"#,
+           WHERE source_id IN ($1, (SELECT organisation_id FROM eshop WHERE id = $1)) AND events && ARRAY['expedition_status_change', 'expedition_booked_change', 'expedition_change', 'expedition_deleted']"#,
         eshop.get(),
     )
     .fetch_one(&db.lists)

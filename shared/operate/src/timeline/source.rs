@@ -158,7 +158,7 @@ pub(super) async fn deliveries(
                ) AS d
                -- each by its key, although all of them may be believed to be few
                CROSS JOIN LATERAL (SELECT type, entity_id FROM event WHERE id = d.event_id OFFSET 0) AS v
-               WHERE w.eshop_id = ANY ($4) AND in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id)
+               WHERE w.source_id = ANY ($4 || ARRAY(SELECT organisation_id FROM eshop WHERE id = ANY ($4))) AND in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id)
                  AND v.entity_id = ANY ($3) AND ($5::timestamptz IS NULL OR d.created_at >= $5)
                  AND ($6::timestamptz IS NULL OR d.created_at < $6)
            ) AS d LEFT JOIN webhook w ON w.id = d.webhook_id

@@ -62,7 +62,7 @@ const ENTITY: &[Field] = &[
 const FIELDS: &[Field] = &[
     Field::id("id", "{t}.id"),
     Field::one("webhook", "{t}.webhook_id", &WEBHOOK),
-    Field::one("eshop", "{t}.eshop_id", &ESHOP),
+    Field::one("eshop", "{t}.eshop_id", &ESHOP).or_null(),
     Field::text("event", "{t}.event_type").among(event::NAMES),
     Field::object("entity", ENTITY),
     Field::text("state", "{t}.state").among(&DeliveryState::WORDS),

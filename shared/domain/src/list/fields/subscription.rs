@@ -2,6 +2,7 @@
 
 use crate::list::fields::eshop::ESHOP;
 use crate::list::fields::event::{NAMES, SUBSCRIBABLE};
+use crate::list::fields::organisation::ORGANISATION;
 use crate::list::resource::{Field, LookUp, Resource, Tenancy};
 use longshore_kernel::words;
 
@@ -49,7 +50,8 @@ const BATCH: &[Field] = &[
 
 const FIELDS: &[Field] = &[
     Field::id("id", "{t}.id"),
-    Field::one("eshop", "{t}.eshop_id", &ESHOP),
+    Field::one("organisation", "{t}.organisation_id", &ORGANISATION),
+    Field::one("eshop", "{t}.eshop_id", &ESHOP).or_null(),
     Field::text("event", "{t}.event").among(SUBSCRIBABLE).or_null(),
     Field::texts("events", "{t}.events").among(NAMES),
     Field::text("destination", "{t}.destination"),

@@ -9,7 +9,7 @@ use super::Deliveries;
 use super::replay::{self, Criteria};
 use super::resending::{Audited, COUNTED, Cursor, Sort, Walk, in_i32};
 use crate::job::chunk::Claim;
-use crate::job::kind::{Job, JobKind, Shop, Unusable};
+use crate::job::kind::{Job, JobKind, Unusable};
 use crate::job::outcome::Fate;
 use crate::job::walking::{self, Step};
 use crate::webhook::subscription::stored;
@@ -47,9 +47,9 @@ pub async fn recover(
     let webhook = stored::lock(&mut change, context.scope(), id).await?;
     let deliveries =
         Deliveries { ended_since: Some(since), ..Deliveries::made_by_now(&mut change, id).await? };
-    let shop = Shop { organisation: webhook.organisation, eshop: webhook.eshop };
+    let owner = (webhook.organisation, webhook.eshop);
     let known = in_i32(replay::sum(&known).total);
-    walking::accept(change, context, &Recover { deliveries }, shop, known).await
+    walking::accept(change, context, &Recover { deliveries }, owner, known).await
 }
 
 /// The body of a recovery: since when.

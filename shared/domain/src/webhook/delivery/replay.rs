@@ -105,7 +105,7 @@ pub struct Count {
 pub(super) struct Found {
     id: WebhookId,
     organisation: OrganisationId,
-    eshop: EshopId,
+    eshop: Option<EshopId>,
     calls: i32,
     waiting: i64,
     failed: i64,
@@ -184,8 +184,8 @@ pub async fn replay_of(
     let mut organisations: Vec<_> = concerned.iter().map(|webhook| webhook.organisation).collect();
     organisations.sort_unstable();
     organisations.dedup();
-    let eshop = concerned.first().map(|webhook| webhook.eshop);
-    let eshop = eshop.filter(|eshop| concerned.iter().all(|webhook| webhook.eshop == *eshop));
+    let eshop = concerned.first().and_then(|webhook| webhook.eshop);
+    let eshop = eshop.filter(|eshop| concerned.iter().all(|webhook| webhook.eshop == Some(*eshop)));
     let mut starts = Vec::with_capacity(concerned.len());
     for webhook in &concerned {
         let start = Start { webhook: webhook.id, place: None };
@@ -208,7 +208,7 @@ pub async fn replay_of(
 struct Hook {
     id: WebhookId,
     organisation: OrganisationId,
-    eshop: EshopId,
+    eshop: Option<EshopId>,
     calls: i32,
 }
 
@@ -330,7 +330,7 @@ pub(super) async fn matching(
 async fn hooks(db: &Database, scope: &Scope, criteria: &Criteria) -> Result<Vec<Hook>, sqlx::Error> {
     sqlx::query_as!(
         Hook,
-        r#"SELECT id, organisation_id AS organisation, eshop_id AS eshop,
+        r#"SELECT id, organisation_id AS organisation, eshop_id AS "eshop: EshopId",
                   CASE WHEN ordered THEN 1 ELSE max_in_flight END AS "calls!"
            FROM webhook
            WHERE in_scope($1, organisation_id) AND in_eshop($2, eshop_id) AND in_scope($3, id) AND in_eshop($4, eshop_id)

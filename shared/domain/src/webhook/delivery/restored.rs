@@ -6,8 +6,8 @@ use sqlx::PgConnection;
 
 use crate::webhook::event::RESTORED;
 
-/// Tells every webhook, whatever it subscribes to, that changes between `since` and `at` may be lost: one event for each e-shop, and a
-/// delivery for each of its webhooks, that of an inactive one to be kept. Returns how many deliveries there are. Workers find
+/// Tells every webhook, whatever it subscribes to, that changes between `since` and `at` may be lost: one event for each e-shop or
+/// organisation that is listened to, and a delivery for each of its webhooks, that of an inactive one to be kept. Returns how many deliveries there are. Workers find
 /// the lanes by themselves.
 ///
 /// # Errors
@@ -21,14 +21,15 @@ pub async fn tell_of_restore(
     let time = |at: DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::Micros, false);
     let told = sqlx::query!(
         "WITH heard AS MATERIALIZED (
-             SELECT uuid_v7() AS event, eshop_id, organisation_id
-             FROM (SELECT DISTINCT eshop_id, organisation_id FROM webhook) AS listening
+             SELECT uuid_v7() AS event, source_id, eshop_id, organisation_id
+             FROM (SELECT DISTINCT source_id, eshop_id, organisation_id FROM webhook) AS listening
          ), told AS (
              INSERT INTO event (id, type, organisation_id, entity_type, entity_id, data)
-             SELECT event, $1, organisation_id, 'eshop', eshop_id, jsonb_build_object('id', eshop_id) || $2::jsonb FROM heard
+             SELECT event, $1, organisation_id, CASE WHEN eshop_id IS NULL THEN 'organisation' ELSE 'eshop' END, source_id,
+                    jsonb_build_object('id', source_id) || $2::jsonb FROM heard
          )
          INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at)
-         SELECT uuid_v7(), w.id, w.eshop_id, h.event, now() FROM heard h JOIN webhook w ON w.eshop_id = h.eshop_id",
+         SELECT uuid_v7(), w.id, w.eshop_id, h.event, now() FROM heard h JOIN webhook w USING (source_id)",
         RESTORED.name,
         json!({"at": time(at), "since": time(since), "epoch": epoch}),
     )

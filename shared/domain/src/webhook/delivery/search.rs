@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::redelivery::{Redeliver, send_again};
 use super::{Deliveries, DeliveryState};
 use crate::job::chunk::Claim;
-use crate::job::kind::{Shop, Within};
+use crate::job::kind::Within;
 use crate::job::outcome::Fate;
 use crate::job::walking::{self, Step};
 use crate::webhook::event::{self, Event};
@@ -222,6 +222,10 @@ pub struct Delivery {
     pub event_at: Option<DateTime<Utc>>,
     /// JSON of the `data` of the event; nothing where it is no longer kept.
     pub data: Option<String>,
+    /// The e-shops that the event concerns.
+    pub eshops: Option<Vec<Uuid>>,
+    /// Whether its webhook is one of the organisation.
+    pub of_organisation: bool,
     /// The members of it that the webhook is sent; nothing: all.
     pub selected: Option<Vec<String>>,
     /// Its state.
@@ -255,10 +259,10 @@ impl Delivery {
             is_test: self.is_test(),
             at: self.event_at?,
             data: self.data.clone()?,
-            request_id: None,
-            traceparent: None,
+            eshops: self.eshops.clone(),
+            ..Event::default()
         };
-        event.narrow(self.selected.as_deref());
+        event.narrow(self.of_organisation, self.selected.as_deref());
         Some(event.body())
     }
 }
@@ -271,7 +275,8 @@ pub async fn find(db: &Database, scope: &Scope, id: DeliveryId) -> Result<Option
                   coalesce(e.type, d.event_type) AS event, e.entity_type AS "entity_type?",
                   coalesce(e.entity_id, d.entity_id) AS entity, 
                   coalesce(e.data ->> 'productSku', e.data ->> 'orderNumber') AS name,
-                  e.at AS "event_at?", e.data::text AS "data?", w.selected, d.state AS "state!: DeliveryState",
+                  e.at AS "event_at?", e.data::text AS "data?", e.eshops AS "eshops?",
+                  d.eshop_id IS NULL AS "of_organisation!", w.selected, d.state AS "state!: DeliveryState",
                   d.attempts AS "attempts!", d.redelivery_of AS "redelivery_of: DeliveryId", d.created_at AS "created_at!", d.next_attempt_at, d.finished_at
            FROM (
                SELECT id, webhook_id, eshop_id, NULL::uuid AS organisation_id, event_id, NULL AS event_type,
@@ -342,9 +347,8 @@ pub async fn redeliver_matching(
     let about = wanted.of(&Deliveries::made_by_now(&mut change, webhook).await?);
     let job =
         Redeliver { within: Within::new(context.scope(), &[found.organisation]), deliveries: Some(about) };
-    let shop = Shop { organisation: found.organisation, eshop: found.eshop };
     let known = i32::try_from(known).unwrap_or(i32::MAX);
-    walking::accept(change, context, &job, shop, known).await
+    walking::accept(change, context, &job, (found.organisation, found.eshop), known).await
 }
 
 /// Takes one step of it: from the oldest to the newest, the last delivery of each event.

@@ -54,8 +54,8 @@ pub async fn send_test(
         "WITH hook AS (
              SELECT * FROM webhook WHERE id = $9
          ), tested AS (
-             INSERT INTO event (id, type, organisation_id, entity_type, entity_id, data, request_id, traceparent)
-             SELECT $10, $12, organisation_id, $7, id, $13::jsonb, ($4::text[])[1], ($4::text[])[2]
+             INSERT INTO event (id, type, organisation_id, entity_type, entity_id, data, eshops, request_id, traceparent)
+             SELECT $10, $12, organisation_id, $7, id, $13::jsonb, $14, ($4::text[])[1], ($4::text[])[2]
              FROM hook
          ), sent AS (
              INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at)
@@ -76,6 +76,7 @@ pub async fn send_test(
         delivery.get(),
         kind,
         example::data(kind, id, webhook.eshop, event),
+        &example::eshops(kind),
     )
     .await?;
     change.note(recorded);

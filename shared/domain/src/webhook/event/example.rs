@@ -3,7 +3,9 @@
 //! `api/tests/it/webhook/example.rs` compares each with an event that a change has written.
 
 use serde_json::{Value, json};
+use uuid::Uuid;
 
+use super::{RESTORED, TEST};
 use longshore_kernel::ids::{EshopId, EventId, WebhookId};
 
 /// Its organisation.
@@ -36,7 +38,7 @@ const SKU: &str = "8590000000017";
 
 /// The `data` of an example of a type. That of type `test` is about the webhook itself.
 #[must_use]
-pub fn data(kind: &str, webhook: WebhookId, eshop: EshopId, event: EventId) -> Value {
+pub fn data(kind: &str, webhook: WebhookId, eshop: Option<EshopId>, event: EventId) -> Value {
     let mut data = match kind {
         "organization_change" => json!({
             "id": ORGANISATION, "name": "Harbour Gifts", "changedFields": ["name"], "fields": {"name": "Harbour Gifts"},
@@ -94,6 +96,13 @@ pub fn data(kind: &str, webhook: WebhookId, eshop: EshopId, event: EventId) -> V
     };
     data["version"] = json!(3);
     data
+}
+
+/// The e-shops that an example of a type concerns.
+#[must_use]
+pub fn eshops(kind: &str) -> Vec<Uuid> {
+    let is_of_none = [RESTORED.name, TEST.name].contains(&kind);
+    ESHOP.parse().ok().filter(|_| !is_of_none).into_iter().collect()
 }
 
 /// A job that has ended.

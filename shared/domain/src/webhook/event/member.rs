@@ -23,6 +23,10 @@ const CHANGED: &str = "changedFields";
 const VERSION: &str = "version";
 
 static TYPE: Field = Field::text("type", "").among(NAMES);
+/// The e-shops that an event concerns, beside what it says.
+pub(in crate::webhook) const ESHOP: &str = "eshop";
+
+static ESHOPS: Field = Field::id(ESHOP, "").or_null();
 static CHANGED_FIELDS: Field = Field::texts(CHANGED, "");
 
 /// What events of a type say.
@@ -128,7 +132,7 @@ impl Told {
 
 /// The members of `data` of events of a type, but for the fields that changed, and for the version, which a change gives them.
 fn identity(kind: &str) -> Vec<String> {
-    let data = example::data(kind, Uuid::nil().into(), Uuid::nil().into(), Uuid::nil().into());
+    let data = example::data(kind, Uuid::nil().into(), None, Uuid::nil().into());
     let names = data.as_object().into_iter().flat_map(|data| data.keys());
     names.filter(|name| ![FIELDS, VERSION].contains(&name.as_str())).cloned().collect()
 }
@@ -151,6 +155,11 @@ pub(in crate::webhook) fn find(kinds: &[String], path: &str) -> Vec<Member> {
         }
     };
     kinds.iter().filter_map(of_kind).collect()
+}
+
+/// What [`ESHOP`] leads to: in the events of any type some e-shop that it concerns, whether the body has `eshop` or `eshops`.
+pub(in crate::webhook) fn eshop() -> Vec<Member> {
+    vec![Member::variable("$eshop", &ESHOPS)]
 }
 
 /// Where criteria of these types may lead, as far as they lead to a field of the record itself.
@@ -189,7 +198,7 @@ mod tests {
     #[test]
     fn what_an_event_says_can_be_asked_for() {
         for kind in TYPES.iter().filter(|kind| !["restored", "test"].contains(&kind.name)) {
-            let data = example::data(kind.name, Uuid::nil().into(), Uuid::nil().into(), Uuid::nil().into());
+            let data = example::data(kind.name, Uuid::nil().into(), None, Uuid::nil().into());
             let of = |object: &serde_json::Value, before: &str| -> Vec<String> {
                 object.as_object().into_iter().flatten().map(|(name, _)| format!("{before}.{name}")).collect()
             };

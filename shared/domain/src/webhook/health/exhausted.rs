@@ -5,6 +5,7 @@ use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
 use longshore_kernel::ids::{EshopId, OrganisationId, WebhookId};
 use longshore_kernel::problem::Problem;
+use uuid::Uuid;
 
 use super::LOOKED_AT;
 
@@ -24,9 +25,9 @@ pub struct Exhausted {
     pub destination: String,
     /// Its organisation.
     pub organisation_id: OrganisationId,
-    /// Its e-shop.
-    pub eshop_id: EshopId,
-    /// Name of its e-shop.
+    /// What it hears of: an e-shop, or its organisation.
+    pub source_id: Uuid,
+    /// Name of that.
     pub eshop: String,
     /// How many deliveries.
     pub deliveries: i64,
@@ -65,10 +66,10 @@ pub async fn read(db: &Database, scope: &Scope, count: i64) -> Result<Vec<Exhaus
            ), oldest AS MATERIALIZED (
                SELECT uuid_v7_floor(now() - make_interval(days => $4)) AS id
            ), looked_at AS (
-               SELECT w.id, w.destination, w.organisation_id, w.eshop_id, h.minute,
+               SELECT w.id, w.destination, w.organisation_id, w.eshop_id, w.source_id, h.minute,
                       row_number() OVER (PARTITION BY w.organisation_id ORDER BY h.minute DESC, w.id) AS turn
                FROM hook h
-               CROSS JOIN LATERAL (SELECT id, destination, organisation_id, eshop_id, active FROM webhook
+               CROSS JOIN LATERAL (SELECT id, destination, organisation_id, eshop_id, source_id, active FROM webhook
                                    WHERE id = ANY (ARRAY[h.id]) LIMIT 1) AS w
                WHERE h.minute > now() - make_interval(days => $4) AND w.active
                  AND in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id)
@@ -107,11 +108,11 @@ pub async fn read(db: &Database, scope: &Scope, count: i64) -> Result<Vec<Exhaus
                ORDER BY l.turn, l.minute DESC, l.id LIMIT $7
            )
            SELECT m.id AS "id!: WebhookId", m.destination AS "destination!", m.organisation_id AS "organisation_id!: OrganisationId",
-                  m.eshop_id AS "eshop_id!: EshopId", s.name AS "eshop!", m.deliveries AS "deliveries!", m.is_more AS "is_more!",
+                  m.source_id AS "source_id!", s.name AS "eshop!", m.deliveries AS "deliveries!", m.is_more AS "is_more!",
                   m.last_at AS "last_at!",
                   (SELECT failing_since FROM webhook_lane WHERE webhook_id = ANY (ARRAY[m.id]) LIMIT 1) AS failing_since
            FROM missed m
-           CROSS JOIN LATERAL (SELECT name FROM eshop WHERE id = ANY (ARRAY[m.eshop_id]) LIMIT 1) AS s
+           CROSS JOIN LATERAL (SELECT name FROM webhook_source WHERE id = ANY (ARRAY[m.source_id]) LIMIT 1) AS s
            ORDER BY m.last_at DESC, m.id"#,
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,

@@ -1,6 +1,7 @@
 //! The search for webhooks, those that are not well first.
 
 use chrono::{DateTime, Utc};
+use uuid::Uuid;
 
 use super::{COUNTED, Health, PAGE};
 use crate::list::criteria::containing;
@@ -15,11 +16,13 @@ use longshore_kernel::problem::Problem;
 pub struct Line {
     /// Its id.
     pub id: WebhookId,
-    /// Name of its organisation.
+    /// Its organisation.
+    pub organisation_id: OrganisationId,
+    /// Name of that.
     pub organisation: String,
-    /// Its e-shop.
-    pub eshop_id: EshopId,
-    /// Name of its e-shop.
+    /// Its e-shop; nothing: it is one of the organisation.
+    pub eshop_id: Option<EshopId>,
+    /// Name of what it hears of.
     pub eshop: String,
     /// What it listens to.
     pub event: String,
@@ -64,8 +67,8 @@ pub struct Filter {
     pub health: Option<Health>,
     /// With this in its destination, or in the name of its e-shop.
     pub text: Option<String>,
-    /// Of this e-shop.
-    pub eshop: Option<EshopId>,
+    /// Of this e-shop, or of this organisation itself.
+    pub source: Option<Uuid>,
     /// Behind this one in the order.
     pub after: Option<WebhookId>,
     /// The order.
@@ -111,8 +114,8 @@ pub async fn page(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Vec<L
            ), listed AS (
                SELECT u.id, CASE WHEN $9 THEN u.rank ELSE 2 END AS rank, true AS is_unwell FROM unwell u WHERE (SELECT are_all FROM known)
                UNION ALL
-               (SELECT w.id, 2, false FROM webhook w JOIN webhook_lane l ON l.webhook_id = w.id JOIN eshop s ON s.id = w.eshop_id
-                WHERE in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id) AND in_eshop($3, w.eshop_id)
+               (SELECT w.id, 2, false FROM webhook w JOIN webhook_lane l ON l.webhook_id = w.id JOIN webhook_source s ON s.id = w.source_id
+                WHERE in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id) AND in_eshop($3, w.source_id)
                   AND ($4::text IS NULL OR w.destination ILIKE $4 OR s.name ILIKE $4)
                   AND CASE WHEN $10 THEN w.id > (SELECT others_from FROM place) ELSE w.id < (SELECT others_from FROM place) END
                   AND (NOT (SELECT are_all FROM known) OR $6::text IS NULL OR $6 IN ('inactive', 'healthy'))
@@ -123,14 +126,14 @@ pub async fn page(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Vec<L
                   AND ($6::text IS NULL OR $6 <> 'healthy' OR (w.active AND l.failures = 0))
                 ORDER BY CASE WHEN $10 THEN w.id END, CASE WHEN NOT $10 THEN w.id END DESC LIMIT $7)
            ), page AS MATERIALIZED (
-               SELECT n.id, n.rank FROM listed n JOIN webhook w ON w.id = ANY (ARRAY[n.id]) JOIN eshop s ON s.id = w.eshop_id
+               SELECT n.id, n.rank FROM listed n JOIN webhook w ON w.id = ANY (ARRAY[n.id]) JOIN webhook_source s ON s.id = w.source_id
                WHERE ($5::uuid IS NULL OR n.rank > (SELECT rank FROM place)
                       OR (n.rank = (SELECT rank FROM place) AND CASE WHEN $10 THEN n.id > $5 ELSE n.id < $5 END))
-                 AND in_eshop($3, w.eshop_id) AND ($4::text IS NULL OR w.destination ILIKE $4 OR s.name ILIKE $4)
+                 AND in_eshop($3, w.source_id) AND ($4::text IS NULL OR w.destination ILIKE $4 OR s.name ILIKE $4)
                  AND ($6::text IS NULL OR NOT n.is_unwell OR $6 = CASE WHEN w.disabled_at IS NULL THEN 'failing' ELSE 'disabled' END)
                ORDER BY n.rank, CASE WHEN $10 THEN n.id END, CASE WHEN NOT $10 THEN n.id END DESC LIMIT $7
            )
-           SELECT w.id AS "id!", o.name AS "organisation!", w.eshop_id AS "eshop_id!", s.name AS "eshop!",
+           SELECT w.id AS "id!", w.organisation_id AS "organisation_id!", o.name AS "organisation!", w.eshop_id AS "eshop_id: EshopId", s.name AS "eshop!",
                   coalesce(w.event, array_to_string(w.events, ', ')) AS "event!", w.destination AS "destination!", w.active AS "active!", w.disabled_reason, w.disabled_at,
                   l.failures AS "failures!", l.failing_since, l.probe_at,
                   CASE WHEN l.held_until > now() THEN l.held_until END AS held_until,
@@ -141,7 +144,7 @@ pub async fn page(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Vec<L
            JOIN webhook w ON w.id = ANY (ARRAY[page.id])
            JOIN webhook_lane l ON l.webhook_id = ANY (ARRAY[page.id])
            JOIN organisation o ON o.id = w.organisation_id
-           JOIN eshop s ON s.id = w.eshop_id
+           JOIN webhook_source s ON s.id = w.source_id
            CROSS JOIN LATERAL (
                SELECT coalesce(sum(delivered + failed), 0)::bigint AS calls, coalesce(sum(delivered), 0)::bigint AS delivered
                FROM webhook_activity a
@@ -151,7 +154,7 @@ pub async fn page(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Vec<L
            ORDER BY page.rank, CASE WHEN $10 THEN page.id END, CASE WHEN NOT $10 THEN page.id END DESC"#,
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
-        wanted.eshop as Option<EshopId>,
+        wanted.source,
         pattern.as_deref(),
         wanted.after as Option<WebhookId>,
         wanted.health.map(Health::as_str),

@@ -212,7 +212,7 @@ async fn contents(
     let rows = sqlx::query_as!(
         Row,
         r#"SELECT id AS "id!", event_id AS "event_id!", attempt_count AS "attempt_count!", next_attempt_at AS "next_attempt_at!",
-                  last_status, type AS "event_type?", entity_id AS "entity_id?", at AS "at?", data AS "data?",
+                  last_status, type AS "event_type?", entity_id AS "entity_id?", at AS "at?", data AS "data?", eshops AS "eshops?",
                   request_id AS "request_id?", traceparent AS "traceparent?"
            FROM (
                SELECT d.id, d.event_id, d.attempt_count, d.next_attempt_at, d.created_at,
@@ -221,7 +221,7 @@ async fn contents(
                FROM unnest($1::uuid[]) AS given (id)
                CROSS JOIN LATERAL (SELECT * FROM delivery WHERE delivery.id = given.id OFFSET 0) d
                LEFT JOIN LATERAL (
-                   SELECT type, entity_id, at, data::text AS data, request_id, traceparent
+                   SELECT type, entity_id, at, data::text AS data, eshops, request_id, traceparent
                    FROM event WHERE event.id = d.event_id OFFSET 0
                ) e ON true
            ) AS found

@@ -16,11 +16,11 @@ macro_rules! due_query {
             $with
             + r#"
             SELECT d.id AS "id!", d.event_id AS "event_id!", d.attempt_count AS "attempt_count!", d.next_attempt_at AS "next_attempt_at!", NULL::int AS last_status, e.type AS "event_type?",
-                   e.entity_id AS "entity_id?", e.at AS "at?", e.data AS "data?", e.request_id AS "request_id?",
+                   e.entity_id AS "entity_id?", e.at AS "at?", e.data AS "data?", e.eshops AS "eshops?", e.request_id AS "request_id?",
                    e.traceparent AS "traceparent?"
             FROM "# + $deliveries + r#"
             LEFT JOIN LATERAL (
-                SELECT type, entity_id, at, data::text AS data, request_id, traceparent
+                SELECT type, entity_id, at, data::text AS data, eshops, request_id, traceparent
                 FROM event WHERE event.id = d.event_id OFFSET 0
             ) e ON true
             "# + $rest

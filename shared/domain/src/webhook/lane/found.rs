@@ -102,6 +102,7 @@ pub(super) struct Row {
     pub(super) entity_id: Option<Uuid>,
     pub(super) at: Option<DateTime<Utc>>,
     pub(super) data: Option<String>,
+    pub(super) eshops: Option<Vec<Uuid>>,
     pub(super) request_id: Option<String>,
     pub(super) traceparent: Option<String>,
 }
@@ -111,9 +112,9 @@ impl Row {
     fn due(self, webhook: WebhookId) -> Due {
         let event = match (self.event_type, self.entity_id, self.at, self.data) {
             (Some(kind), Some(entity), Some(at), Some(data)) => {
-                let (request_id, traceparent) = (self.request_id, self.traceparent);
+                let Self { event_id: id, eshops, request_id, traceparent, .. } = self;
                 let is_test = event::is_test(webhook, entity);
-                Some(Event { id: self.event_id, kind, entity, is_test, at, data, request_id, traceparent })
+                Some(Event { id, kind, entity, is_test, at, data, eshops, request_id, traceparent })
             }
             _ => None,
         };

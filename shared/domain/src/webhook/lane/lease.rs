@@ -42,6 +42,8 @@ pub struct Lease {
     pub rate: Option<f64>,
     /// The members of `data` that it is sent; nothing: all.
     pub select: Option<Vec<String>>,
+    /// It is told of all e-shops of its organisation, and which of them an event concerns.
+    pub of_organisation: bool,
     /// The state of its breaker. Where it is open, its pause is over: one probe may be sent.
     pub breaker: Breaker,
     /// The version of the subscription that this is of.
@@ -106,10 +108,10 @@ pub async fn lease(
            SELECT leased.webhook_id, leased.token, leased.rotations, leased.failures, leased.probes,
                   leased.nothing_before, clock_timestamp() AS "now!", w.organisation_id AS "organisation_id!",
                   w.destination AS "destination!", w.authentication, w.secret AS "secret!",
-                  w.former_secrets AS "former_secrets!", w.max_in_flight AS "max_in_flight!", w.ordered AS "ordered!", w.batch_events IS NOT NULL AS "batches!", w.max_per_second::float8, w.selected, w.changed_at AS "changed_at!",
+                  w.former_secrets AS "former_secrets!", w.max_in_flight AS "max_in_flight!", w.ordered AS "ordered!", w.batch_events IS NOT NULL AS "batches!", w.max_per_second::float8, w.selected, w.eshop_id AS "eshop_id?", w.changed_at AS "changed_at!",
                   before.given_back AS "given_back!", d.id AS "delivery_id?: DeliveryId", d.event_id AS "event_id?: EventId",
                   d.attempt_count AS "attempt_count?", d.next_attempt_at AS "next_attempt_at?", e.type AS "event_type?",
-                  e.entity_id AS "entity_id?", e.at AS "at?", e.data AS "data?", e.request_id AS "request_id?",
+                  e.entity_id AS "entity_id?", e.at AS "at?", e.data AS "data?", e.eshops AS "eshops?", e.request_id AS "request_id?",
                   e.traceparent AS "traceparent?"
            FROM leased
            CROSS JOIN LATERAL (
@@ -132,7 +134,7 @@ pub async fn lease(
                ORDER BY next_attempt_at, id LIMIT 16
            ) d ON true
            LEFT JOIN LATERAL (
-               SELECT type, entity_id, at, data::text AS data, request_id, traceparent
+               SELECT type, entity_id, at, data::text AS data, eshops, request_id, traceparent
                FROM event WHERE event.id = d.event_id OFFSET 0
            ) e ON true
            ORDER BY leased.webhook_id, d.next_attempt_at, d.id"#,
@@ -168,6 +170,7 @@ struct Row {
     batches: bool,
     max_per_second: Option<f64>,
     selected: Option<Vec<String>>,
+    eshop_id: Option<Uuid>,
     changed_at: DateTime<Utc>,
     failures: i32,
     probes: Option<i32>,
@@ -182,6 +185,7 @@ struct Row {
     entity_id: Option<Uuid>,
     at: Option<DateTime<Utc>>,
     data: Option<String>,
+    eshops: Option<Vec<Uuid>>,
     request_id: Option<String>,
     traceparent: Option<String>,
 }
@@ -198,6 +202,7 @@ impl Row {
             entity_id: self.entity_id,
             at: self.at,
             data: self.data.take(),
+            eshops: self.eshops.take(),
             request_id: self.request_id.take(),
             traceparent: self.traceparent.take(),
         })
@@ -229,6 +234,7 @@ impl Row {
             batches: self.batches,
             rate: self.max_per_second,
             select: self.selected.clone(),
+            of_organisation: self.eshop_id.is_none(),
             breaker: self.breaker(),
             version: self.changed_at,
             rotations: self.rotations,

@@ -88,9 +88,10 @@ pub async fn look(db: &Database, leases: &[&Lease]) -> Result<Vec<Option<Looked>
 /// What a notice says is due. It is the first attempt: an entry is put once, when the delivery is recorded.
 impl From<Notice> for Due {
     fn from(notice: Notice) -> Self {
-        let Notice { delivery, event, kind, entity, at, data, request_id, traceparent, .. } = notice;
+        let Notice { delivery, event: id, kind, entity, at, data, eshops, request_id, traceparent, .. } =
+            notice;
         // a test is announced without its contents
-        let event = Event { id: event, kind, entity, is_test: false, at, data, request_id, traceparent };
+        let event = Event { id, kind, entity, is_test: false, at, data, eshops, request_id, traceparent };
         Self { id: delivery, event: Some(event), attempts: 0 }
     }
 }

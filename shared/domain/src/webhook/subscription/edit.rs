@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
+use uuid::Uuid;
 
 use super::filter::{self, Filter};
 use super::stored::{Batching, Settings, Stored, Subscribed};
@@ -12,7 +13,7 @@ use longshore_kernel::authentication::{self, Authentication};
 use longshore_kernel::config::OutboundSettings;
 use longshore_kernel::destination::{destination, is_same_origin};
 use longshore_kernel::echo::Echo;
-use longshore_kernel::ids::EshopId;
+use longshore_kernel::ids::{EshopId, OrganisationId};
 use longshore_kernel::input::{
     Given, Object, Reader, Rule, Schema, array, boolean, id, int32, number, object, one_of, timestamp,
 };
@@ -36,7 +37,7 @@ pub(super) struct NewWebhook {
 /// The fields that a request changes.
 #[derive(Debug, Default)]
 pub(super) struct Edit {
-    pub(super) eshop: Option<EshopId>,
+    pub(super) whose: Whose,
     pub(super) choice: Choice,
     pub(super) destination: Option<String>,
     pub(super) active: Option<bool>,
@@ -60,7 +61,86 @@ pub(super) struct Choice {
     select: Given<Vec<String>>,
 }
 
-/// What is tried: what a webhook of an e-shop would have been told of.
+/// What a body says that a webhook hears of.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Named {
+    Eshop(EshopId),
+    Organisation(OrganisationId),
+}
+
+impl Named {
+    pub(super) fn id(self) -> Uuid {
+        match self {
+            Self::Eshop(id) => id.get(),
+            Self::Organisation(id) => id.get(),
+        }
+    }
+
+    /// Its field.
+    pub(super) fn field(self) -> &'static str {
+        match self {
+            Self::Eshop(_) => "eshop",
+            Self::Organisation(_) => "organisation",
+        }
+    }
+}
+
+/// What a body says of the e-shop and the organisation.
+#[derive(Debug, Default)]
+pub(super) struct Whose {
+    eshop: Given<EshopId>,
+    organisation: Option<OrganisationId>,
+}
+
+impl Whose {
+    /// Takes both. A new webhook must name one of the two.
+    fn members(object: &mut Object<'_>, is_new: bool) -> Self {
+        let is_sent = object.has("organisation");
+        let has_eshop = object.has("eshop");
+        let eshop = match object.nullable("eshop", id()) {
+            Given::Value(id) => Given::Value(id.into()),
+            Given::Null => Given::Null,
+            Given::Absent => Given::Absent,
+        };
+        if is_new && !is_sent && !has_eshop {
+            object.refuse("eshop", "required", "is required, unless `organisation` is sent");
+        } else if is_new && !is_sent && matches!(eshop, Given::Null) {
+            object.refuse("eshop", "contradiction", "cannot be null, unless `organisation` is sent");
+        }
+        let organisation = object.optional("organisation", id()).map(Into::into);
+        if is_new && is_sent && matches!(eshop, Given::Value(_)) {
+            let message =
+                "cannot be sent with `eshop`: a webhook is told of one e-shop, or of a whole organisation";
+            object.refuse("organisation", "contradiction", message);
+        }
+        Self { eshop, organisation }
+    }
+
+    /// What is named; of a new webhook it is one of the two.
+    fn named(self) -> Option<Named> {
+        let of_all = || self.organisation.map(Named::Organisation);
+        self.eshop.value().map(Named::Eshop).or_else(of_all)
+    }
+
+    /// Refuses what differs from what a webhook has.
+    fn must_be_of(&self, old: &Stored) -> Result<(), Problem> {
+        let refused = match self.eshop {
+            Given::Value(eshop) if Some(eshop) != old.eshop => Some(("eshop", "not_allowed")),
+            // a value that fits others
+            Given::Null if old.eshop.is_some() => Some(("eshop", "contradiction")),
+            _ => {
+                let is_other = self.organisation.is_some_and(|organisation| organisation != old.organisation);
+                is_other.then_some(("organisation", "not_allowed"))
+            }
+        };
+        match refused {
+            Some((field, code)) => Err(Problem::violation(field, code, "cannot be changed")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What is tried: what a webhook would have been told of.
 #[derive(Debug)]
 pub(super) struct Trial {
     pub(super) subscribed: Subscribed,
@@ -93,14 +173,19 @@ impl Choice {
     }
 
     /// What it says of a new webhook, with its criteria, read; what is wrong is refused.
-    fn judge(self, object: &mut Object<'_>) -> Option<(Subscribed, Filter, Vec<Condition>)> {
+    fn judge(
+        self,
+        object: &mut Object<'_>,
+        named: Option<Named>,
+    ) -> Option<(Subscribed, Filter, Vec<Condition>)> {
+        let of_organisation = !matches!(named, Some(Named::Eshop(_)));
         let filter = Filter { criteria: self.criteria.value(), select: self.select.value() };
         let subscribed = subscribed(self.event, self.events.as_deref(), None);
         let judged = match &subscribed {
             // one that is refused was sent
             Err(violation) if self.has_events && violation.property_path == "event" => Err(Vec::new()),
             Err(violation) => Err(vec![violation.clone()]),
-            Ok(subscribed) => filter.judge(&subscribed.as_ref()?.events),
+            Ok(subscribed) => filter.judge(&subscribed.as_ref()?.events, of_organisation),
         };
         match judged {
             Ok(conditions) => Some((subscribed.ok()??, filter, conditions)),
@@ -115,21 +200,22 @@ impl Choice {
 }
 
 impl Trial {
-    fn members(object: &mut Object<'_>) -> (Option<EshopId>, Choice, Option<DateTime<Utc>>) {
-        let eshop = object.required("eshop", id()).map(EshopId::from);
-        (eshop, Choice::members(object, true), object.nullable("since", timestamp()).value())
+    fn members(object: &mut Object<'_>) -> (Whose, Choice, Option<DateTime<Utc>>) {
+        let whose = Whose::members(object, true);
+        (whose, Choice::members(object, true), object.nullable("since", timestamp()).value())
     }
 
-    /// Reads the body of a trial: what it says, its e-shop in any case, and what is wrong with it.
-    pub(super) fn read(body: Value) -> (Option<Self>, Option<EshopId>, Vec<Violation>) {
+    /// Reads the body of a trial: what it says, whose events these are in any case, and what is wrong with it.
+    pub(super) fn read(body: Value) -> (Option<Self>, Option<Named>, Vec<Violation>) {
         let rule = object(|object| {
-            let (eshop, choice, since) = Self::members(object);
+            let (whose, choice, since) = Self::members(object);
+            let named = whose.named();
             let since = since.unwrap_or_default();
             let of = |(subscribed, filter, conditions)| Self { subscribed, filter, conditions, since };
-            Some((choice.judge(object).map(of), eshop))
+            Some((choice.judge(object, named).map(of), named))
         });
-        let ((trial, eshop), refused) = Reader::draft(body, rule);
-        (trial.filter(|_| refused.is_empty()), eshop, refused)
+        let ((trial, named), refused) = Reader::draft(body, rule);
+        (trial.filter(|_| refused.is_empty()), named, refused)
     }
 }
 
@@ -157,13 +243,13 @@ impl Edit {
     /// Takes the members of the body of a creation or of an update.
     fn members(object: &mut Object<'_>, outbound: &OutboundSettings, is_new: bool) -> Self {
         let or = |default| is_new.then_some(default);
-        let eshop = object.required_if(is_new, "eshop", id()).map(EshopId::from);
+        let whose = Whose::members(object, is_new);
         let choice = Choice::members(object, is_new);
         let batch = object.nullable("batch", batch());
         let most = if matches!(batch, Given::Value(_)) { BATCHES_IN_FLIGHT } else { DEFAULT_IN_FLIGHT };
         let or_in_flight = is_new.then_some(most);
         Self {
-            eshop,
+            whose,
             choice,
             destination: object.required_if(is_new, "destination", destination(outbound)),
             active: object.optional_with("active", boolean(), or(true)),
@@ -183,9 +269,7 @@ impl Edit {
 
     /// What the webhook becomes; `stored` is its authentication.
     pub(super) fn apply(self, old: &Stored, stored: &Authentication) -> Result<Fields, Problem> {
-        if self.eshop.is_some_and(|eshop| eshop != old.eshop) {
-            return Err(Problem::violation("eshop", "not_allowed", "cannot be changed"));
-        }
+        self.whose.must_be_of(old)?;
         // secrets for one host are not shown to another, even if the caller may change the destination
         let moved = self.destination.as_deref().is_some_and(|new| !is_same_origin(new, &old.destination));
         let kept = if moved { &Authentication::None } else { stored };
@@ -216,7 +300,7 @@ impl Edit {
         };
         // what is stored stays as it was judged
         let is_other = filter != was.filter || subscribed.events != was.subscribed.events;
-        let judged = is_other.then(|| filter.judge(&subscribed.events));
+        let judged = is_other.then(|| filter.judge(&subscribed.events, old.eshop.is_none()));
         let conditions = judged.transpose().map_err(Problem::invalid)?;
         let settings = Settings {
             subscribed,
@@ -298,18 +382,19 @@ fn goes_together(batch: Option<Batching>, ordered: bool, max_in_flight: Option<i
 }
 
 impl NewWebhook {
-    /// Reads the body of a creation: what it says, unless it is refused, its e-shop in any case, and what is wrong with it.
+    /// Reads the body of a creation: what it says, unless it is refused, what it hears of in any case, and what is wrong with it.
     pub(super) fn read(
         outbound: &OutboundSettings,
         body: Value,
-    ) -> (Option<Self>, Option<EshopId>, Vec<Violation>) {
+    ) -> (Option<Self>, Option<Named>, Vec<Violation>) {
         let rule = object(|object| {
             let given = Edit::members(object, outbound, true);
             let authentication = given.authentication.value().unwrap_or(Authentication::None);
             if authentication.clone().unmask(&Authentication::None).is_err() {
                 object.refuse("authentication", "required", "is masked, but no value is stored yet");
             }
-            let choice = given.choice.judge(object);
+            let named = given.whose.named();
+            let choice = given.choice.judge(object, named);
             let batch = given.batch.value();
             if let Some(violation) = goes_together(batch, given.ordered == Some(true), given.max_in_flight) {
                 object.refuse_other(&violation.property_path, violation.code, violation.message);
@@ -328,9 +413,9 @@ impl NewWebhook {
                 };
                 Some(Self { settings, conditions, authentication })
             };
-            Some((given.eshop, new()))
+            Some((named, new()))
         });
-        let ((eshop, new), refused) = Reader::draft(body, rule);
-        (new.filter(|_| refused.is_empty()), eshop, refused)
+        let ((named, new), refused) = Reader::draft(body, rule);
+        (new.filter(|_| refused.is_empty()), named, refused)
     }
 }

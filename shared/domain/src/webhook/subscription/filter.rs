@@ -3,7 +3,7 @@
 use serde_json::Value;
 use sqlx::PgConnection;
 
-use crate::list::document::{self, Condition};
+use crate::list::document::{self, Condition, Member};
 use crate::list::or_empty_object;
 use crate::webhook::event::member;
 use longshore_kernel::input::{Reader, Rule, Schema, array, custom, text};
@@ -25,10 +25,19 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    /// What is wrong with it for a webhook that hears of events of these types; the conditions of its criteria, if nothing is.
-    pub(super) fn judge(&self, kinds: &[String]) -> Result<Vec<Condition>, Vec<Violation>> {
+    /// What is wrong with it for a webhook, maybe of an organisation, that hears of events of these types; the conditions of its criteria, if nothing is.
+    pub(super) fn judge(
+        &self,
+        kinds: &[String],
+        of_organisation: bool,
+    ) -> Result<Vec<Condition>, Vec<Violation>> {
         let mut reader = Reader::default();
-        let conditions = reader.member("criteria", |reader| conditions(reader, kinds, self.criteria.clone()));
+        let find = |path: &str| match path {
+            member::ESHOP if of_organisation => member::eshop(),
+            _ => member::find(kinds, path),
+        };
+        let criteria = self.criteria.clone();
+        let conditions = reader.member("criteria", |reader| conditions(reader, kinds, find, criteria));
         let known = member::names(kinds);
         reader.member("select", |reader| {
             for (index, name) in self.select.iter().flatten().enumerate() {
@@ -59,14 +68,19 @@ impl Filter {
 /// What follows on "is not a known field".
 const OF_TYPES: &str = " of the event types";
 
-fn conditions(reader: &mut Reader, kinds: &[String], criteria: Option<Value>) -> Option<Vec<Condition>> {
+fn conditions(
+    reader: &mut Reader,
+    kinds: &[String],
+    find: impl Fn(&str) -> Vec<Member>,
+    criteria: Option<Value>,
+) -> Option<Vec<Condition>> {
     let criteria = criteria?;
     if criteria.to_string().len() > LONGEST {
         reader.refuse("too_large", format!("must have at most {LONGEST} bytes"));
         return None;
     }
     let conditions = document::read(reader, criteria, CONDITIONS, |reader, path| {
-        let found = member::find(kinds, path);
+        let found = find(path);
         if found.is_empty() {
             let known = member::paths(kinds);
             reader.refuse_unknown(path, known.iter().map(String::as_str), OF_TYPES);

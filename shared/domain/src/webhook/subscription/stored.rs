@@ -20,7 +20,8 @@ use longshore_kernel::tombstone;
 #[derive(Debug)]
 pub(in crate::webhook) struct Stored {
     pub(in crate::webhook) organisation: OrganisationId,
-    pub(in crate::webhook) eshop: EshopId,
+    /// Nothing: it hears of all e-shops of the organisation.
+    pub(in crate::webhook) eshop: Option<EshopId>,
     event: Option<String>,
     events: Vec<String>,
     pub(super) destination: String,

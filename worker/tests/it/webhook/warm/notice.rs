@@ -54,6 +54,50 @@ async fn changes_of_a_warm_lane_are_sent_under_one_lease_as_they_are_stored(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_webhook_of_an_organisation_is_told_the_eshops_however_its_events_are_read(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let of_all = json!({"organisation": world.tenant.organisation, "eshop": null});
+    let all = world.hook("/all", of_all.clone()).await;
+    let mut in_batches = of_all.clone();
+    in_batches["batch"] = json!({"maxEvents": 10});
+    let batches = world.hook("/batches", in_batches).await;
+    let ordered = world
+        .hook("/ordered", json!({"organisation": of_all["organisation"], "eshop": null, "ordered": true}))
+        .await;
+    let one = world.hook("/one", json!({})).await;
+    let product = world.product("A").await;
+    let holder = Holder::start(&world);
+    for hook in [&all, &batches, &ordered, &one] {
+        lanes::run(&holder.context, hook.id).await.unwrap();
+    }
+    world.receiver.wait_for(4, PATIENCE).await.unwrap();
+    until("the lane is warm", async || registration(&world, &all).await.is_some()).await;
+    for n in 0..3 {
+        activation::set_active(&world.services, &world.context(), product, n % 2 == 1).await.unwrap();
+        for hook in [&batches, &ordered, &one] {
+            world.drain(hook).await;
+        }
+        world.receiver.wait_for(4 + 4 * (n + 1), PATIENCE).await.unwrap();
+    }
+    let eshops = json!([world.tenant.eshop]);
+    for (hook, expected) in
+        [(&all, Some(&eshops)), (&batches, Some(&eshops)), (&ordered, Some(&eshops)), (&one, None)]
+    {
+        let receipts = world.receiver.receipts_at(&hook.path);
+        assert_eq!(receipts.len(), 4, "{}", hook.path);
+        for receipt in receipts {
+            hook.verifier.verify(&receipt).unwrap();
+            let body: Value = serde_json::from_slice(&receipt.body).unwrap();
+            let event = body["events"].get(0).unwrap_or(&body);
+            assert_eq!((event.get("eshops"), event.get("eshop")), (expected, None), "{}: {event}", hook.path);
+        }
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn contents_are_used_without_a_look_at_the_row(_: PgPoolOptions, options: PgConnectOptions) {
     let (world, hook, _holder) = warm_lane(&options, json!({})).await;
     let (token, name) = registration(&world, &hook).await.unwrap();
