@@ -3,6 +3,7 @@
 //! [`stored`] is what lanes and deliveries know of one, below both. [`Authentication`] has the credentials for a destination, in
 //! addition to the signature.
 
+pub(super) mod choice;
 mod edit;
 mod filter;
 mod rotation;
@@ -11,9 +12,9 @@ mod trial;
 
 use serde_json::Value;
 use sqlx::PgConnection;
-use uuid::Uuid;
 
-use self::edit::{Edit, Named, NewWebhook};
+use self::choice::{Source, of_source};
+use self::edit::{Edit, NewWebhook};
 pub use self::edit::{batch_schema, schema, trial_schema};
 pub use self::rotation::{SEALED, SEALED_FORMER, rotate_secret};
 use self::stored::{Batching, ENTITY, Settings, location, lock, seal_authentication, secret_place, shown};
@@ -22,14 +23,13 @@ use super::delivery;
 use super::lane;
 use crate::calling::secret::{self, Signing as _};
 use crate::calling::signature;
-use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
 pub use longshore_kernel::authentication::Authentication;
 use longshore_kernel::cause::causes;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
-use longshore_kernel::ids::{EshopId, OrganisationId, WebhookId};
-use longshore_kernel::problem::{Problem, QUOTA_REACHED, Violation, with_found};
+use longshore_kernel::ids::{EshopId, WebhookId};
+use longshore_kernel::problem::{Problem, QUOTA_REACHED};
 use longshore_kernel::quota::Kind;
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
@@ -104,46 +104,6 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
     let webhook = shown(change.connection(), scope, id).await?;
     let stored = Answer::created(location(id), webhook.version, webhook.json);
     secret::answer_with(change, context, stored, &secret).await
-}
-
-/// What a webhook hears of.
-#[derive(Clone, Copy, Debug)]
-struct Source {
-    id: Uuid,
-    organisation: OrganisationId,
-    /// Nothing: all e-shops of the organisation, and itself.
-    eshop: Option<EshopId>,
-}
-
-/// What was read of a body, and the e-shop or organisation that it names, which must be in the scope; what is wrong with all is
-/// refused together.
-async fn of_source<T>(
-    services: &Services,
-    scope: &Scope,
-    (read, named, refused): (Option<T>, Option<Named>, Vec<Violation>),
-) -> Result<(T, Source), Problem> {
-    let id = named.map(Named::id).unwrap_or_default();
-    let is_organisation = matches!(named, Some(Named::Organisation(_)));
-    let source = sqlx::query_as!(
-        Source,
-        r#"SELECT id AS "id!", organisation_id AS "organisation!", id AS "eshop: EshopId" FROM eshop
-           WHERE NOT $4 AND in_scope($1, organisation_id) AND in_eshop($2, id) AND id = $3
-           UNION ALL
-           SELECT id, id, NULL FROM organisation WHERE $4 AND in_scope($1, id) AND $2::uuid IS NULL AND id = $3"#,
-        scope.organisations() as Option<&[OrganisationId]>,
-        scope.eshop() as Option<EshopId>,
-        id,
-        is_organisation,
-    )
-    .fetch_optional(&services.db.main)
-    .await?;
-    let Some((read, source)) = read.zip(source) else {
-        let unknown =
-            || named.map(|named| Violation::new(named.field(), "unknown_reference", "does not exist"));
-        let found = if source.is_none() { unknown() } else { None };
-        return Err(Problem::invalid(with_found(refused, found.into_iter().collect())));
-    };
-    Ok((read, source))
 }
 
 /// Refuses one more webhook of an e-shop, or of an organisation itself, that has as many as it may. A concurrent creation of the same

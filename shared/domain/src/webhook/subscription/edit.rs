@@ -2,20 +2,18 @@
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
-use uuid::Uuid;
 
-use super::filter::{self, Filter};
+use super::choice::{Choice, Named, Whose};
+use super::filter::Filter;
 use super::stored::{Batching, Settings, Stored, Subscribed};
 use crate::list::document::Condition;
-use crate::list::fields::event::{NAMES, SUBSCRIBABLE};
 use crate::list::fields::subscription::WEBHOOK;
 use longshore_kernel::authentication::{self, Authentication};
 use longshore_kernel::config::OutboundSettings;
 use longshore_kernel::destination::{destination, is_same_origin};
 use longshore_kernel::echo::Echo;
-use longshore_kernel::ids::{EshopId, OrganisationId};
 use longshore_kernel::input::{
-    Given, Object, Reader, Rule, Schema, array, boolean, id, int32, number, object, one_of, timestamp,
+    Given, Object, Reader, Rule, Schema, boolean, int32, number, object, timestamp,
 };
 use longshore_kernel::problem::{Problem, Violation};
 
@@ -50,96 +48,6 @@ pub(super) struct Edit {
     pub(super) echo: Echo,
 }
 
-/// Which events a body asks for, and what of them.
-#[derive(Debug, Default)]
-pub(super) struct Choice {
-    event: Given<&'static str>,
-    events: Option<Vec<&'static str>>,
-    /// Also if it was refused.
-    has_events: bool,
-    criteria: Given<Value>,
-    select: Given<Vec<String>>,
-}
-
-/// What a body says that a webhook hears of.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Named {
-    Eshop(EshopId),
-    Organisation(OrganisationId),
-}
-
-impl Named {
-    pub(super) fn id(self) -> Uuid {
-        match self {
-            Self::Eshop(id) => id.get(),
-            Self::Organisation(id) => id.get(),
-        }
-    }
-
-    /// Its field.
-    pub(super) fn field(self) -> &'static str {
-        match self {
-            Self::Eshop(_) => "eshop",
-            Self::Organisation(_) => "organisation",
-        }
-    }
-}
-
-/// What a body says of the e-shop and the organisation.
-#[derive(Debug, Default)]
-pub(super) struct Whose {
-    eshop: Given<EshopId>,
-    organisation: Option<OrganisationId>,
-}
-
-impl Whose {
-    /// Takes both. A new webhook must name one of the two.
-    fn members(object: &mut Object<'_>, is_new: bool) -> Self {
-        let is_sent = object.has("organisation");
-        let has_eshop = object.has("eshop");
-        let eshop = match object.nullable("eshop", id()) {
-            Given::Value(id) => Given::Value(id.into()),
-            Given::Null => Given::Null,
-            Given::Absent => Given::Absent,
-        };
-        if is_new && !is_sent && !has_eshop {
-            object.refuse("eshop", "required", "is required, unless `organisation` is sent");
-        } else if is_new && !is_sent && matches!(eshop, Given::Null) {
-            object.refuse("eshop", "contradiction", "cannot be null, unless `organisation` is sent");
-        }
-        let organisation = object.optional("organisation", id()).map(Into::into);
-        if is_new && is_sent && matches!(eshop, Given::Value(_)) {
-            let message =
-                "cannot be sent with `eshop`: a webhook is told of one e-shop, or of a whole organisation";
-            object.refuse("organisation", "contradiction", message);
-        }
-        Self { eshop, organisation }
-    }
-
-    /// What is named; of a new webhook it is one of the two.
-    fn named(self) -> Option<Named> {
-        let of_all = || self.organisation.map(Named::Organisation);
-        self.eshop.value().map(Named::Eshop).or_else(of_all)
-    }
-
-    /// Refuses what differs from what a webhook has.
-    fn must_be_of(&self, old: &Stored) -> Result<(), Problem> {
-        let refused = match self.eshop {
-            Given::Value(eshop) if Some(eshop) != old.eshop => Some(("eshop", "not_allowed")),
-            // a value that fits others
-            Given::Null if old.eshop.is_some() => Some(("eshop", "contradiction")),
-            _ => {
-                let is_other = self.organisation.is_some_and(|organisation| organisation != old.organisation);
-                is_other.then_some(("organisation", "not_allowed"))
-            }
-        };
-        match refused {
-            Some((field, code)) => Err(Problem::violation(field, code, "cannot be changed")),
-            None => Ok(()),
-        }
-    }
-}
-
 /// What is tried: what a webhook would have been told of.
 #[derive(Debug)]
 pub(super) struct Trial {
@@ -155,48 +63,6 @@ pub(super) struct Trial {
 #[must_use]
 pub fn trial_schema() -> Schema {
     Object::schema(Trial::members)
-}
-
-impl Choice {
-    fn members(object: &mut Object<'_>, is_new: bool) -> Self {
-        let has_events = object.has("events");
-        if is_new && !object.has("event") && !has_events {
-            object.refuse("event", "required", "is required, unless `events` is sent");
-        }
-        Self {
-            event: object.nullable("event", one_of(SUBSCRIBABLE)),
-            events: object.optional("events", array(1..=20, one_of(NAMES))),
-            has_events,
-            criteria: object.nullable("criteria", filter::criteria()),
-            select: object.nullable("select", filter::select()),
-        }
-    }
-
-    /// What it says of a new webhook, with its criteria, read; what is wrong is refused.
-    fn judge(
-        self,
-        object: &mut Object<'_>,
-        named: Option<Named>,
-    ) -> Option<(Subscribed, Filter, Vec<Condition>)> {
-        let of_organisation = !matches!(named, Some(Named::Eshop(_)));
-        let filter = Filter { criteria: self.criteria.value(), select: self.select.value() };
-        let subscribed = subscribed(self.event, self.events.as_deref(), None);
-        let judged = match &subscribed {
-            // one that is refused was sent
-            Err(violation) if self.has_events && violation.property_path == "event" => Err(Vec::new()),
-            Err(violation) => Err(vec![violation.clone()]),
-            Ok(subscribed) => filter.judge(&subscribed.as_ref()?.events, of_organisation),
-        };
-        match judged {
-            Ok(conditions) => Some((subscribed.ok()??, filter, conditions)),
-            Err(violations) => {
-                for Violation { property_path, code, message, .. } in violations {
-                    object.refuse_other(&property_path, code, message);
-                }
-                None
-            }
-        }
-    }
 }
 
 impl Trial {
@@ -269,7 +135,7 @@ impl Edit {
 
     /// What the webhook becomes; `stored` is its authentication.
     pub(super) fn apply(self, old: &Stored, stored: &Authentication) -> Result<Fields, Problem> {
-        self.whose.must_be_of(old)?;
+        self.whose.must_be_of(old.organisation, old.eshop)?;
         // secrets for one host are not shown to another, even if the caller may change the destination
         let moved = self.destination.as_deref().is_some_and(|new| !is_same_origin(new, &old.destination));
         let kept = if moved { &Authentication::None } else { stored };
@@ -285,23 +151,13 @@ impl Edit {
                 .map_err(|member| authentication::nothing_stored("authentication", member))?,
         };
         let was = old.settings();
-        let Choice { event, events, criteria, select, .. } = self.choice;
-        let subscribed = subscribed(event, events.as_deref(), Some(&was.subscribed))
-            .map_err(|violation| Problem::invalid(vec![violation]))?
-            .unwrap_or_else(|| was.subscribed.clone());
         let batch = self.batch.or_keep(was.batch);
         let ordered = self.ordered.unwrap_or(was.ordered);
         let goes_together = goes_together(batch, ordered, self.max_in_flight);
         Problem::refuse(goes_together.into_iter().collect())?;
         let most = if batch.is_some() { was.max_in_flight.min(BATCHES_IN_FLIGHT) } else { was.max_in_flight };
-        let filter = Filter {
-            criteria: criteria.or_keep(was.filter.criteria.clone()),
-            select: select.or_keep(was.filter.select.clone()),
-        };
-        // what is stored stays as it was judged
-        let is_other = filter != was.filter || subscribed.events != was.subscribed.events;
-        let judged = is_other.then(|| filter.judge(&subscribed.events, old.eshop.is_none()));
-        let conditions = judged.transpose().map_err(Problem::invalid)?;
+        let (subscribed, filter, conditions) =
+            self.choice.changed(&was.subscribed, &was.filter, old.eshop.is_none())?;
         let settings = Settings {
             subscribed,
             destination: self.destination.unwrap_or_else(|| was.destination.clone()),
@@ -323,36 +179,6 @@ impl Edit {
         let switched = self.active.filter(|active| *active != old.active);
         let old_authentication = stored.kind().to_owned();
         Ok(Fields { action, settings, conditions, switched, old_authentication, new_authentication })
-    }
-}
-
-/// What a body subscribes to, by `event`, by `events`, or by both where they say the same; nothing: what it was. A record that was
-/// read and is sent back changes nothing.
-fn subscribed(
-    event: Given<&str>,
-    events: Option<&[&str]>,
-    old: Option<&Subscribed>,
-) -> Result<Option<Subscribed>, Violation> {
-    let is_null = matches!(event, Given::Null);
-    let word = event.value().map(Subscribed::to_one);
-    let list = events.map(Subscribed::to_some);
-    let is_old_word = word.as_ref().is_some_and(|word| old.is_some_and(|old| old.event == word.event));
-    let is_old_list = list.as_ref().is_some_and(|list| old.is_some_and(|old| old.events == list.events));
-    match (word, list) {
-        (None, None) if is_null && old.is_none_or(|old| old.event.is_some()) => {
-            Err(Violation::new("event", "contradiction", "cannot be null, unless `events` is sent"))
-        }
-        (None, None) => Ok(None),
-        // also of a `*` that stands for fewer types than there are now
-        (Some(_), None) if is_old_word => Ok(None),
-        (Some(_), Some(_)) if is_old_word && is_old_list => Ok(None),
-        (Some(word), None) => Ok(Some(word)),
-        (None, Some(list)) => Ok(Some(list)),
-        (Some(word), Some(list)) if word.events == list.events => Ok(Some(word)),
-        (Some(_), Some(_)) => {
-            let message = "cannot say something else than `event`: send one of the two";
-            Err(Violation::new("events", "contradiction", message))
-        }
     }
 }
 

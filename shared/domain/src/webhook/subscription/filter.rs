@@ -19,14 +19,14 @@ const PATTERNS: usize = 2;
 
 /// What `criteria` and `select` of a webhook say.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Filter {
-    pub(super) criteria: Option<Value>,
-    pub(super) select: Option<Vec<String>>,
+pub(in crate::webhook) struct Filter {
+    pub(in crate::webhook) criteria: Option<Value>,
+    pub(in crate::webhook) select: Option<Vec<String>>,
 }
 
 impl Filter {
     /// What is wrong with it for a webhook, maybe of an organisation, that hears of events of these types; the conditions of its criteria, if nothing is.
-    pub(super) fn judge(
+    pub(in crate::webhook) fn judge(
         &self,
         kinds: &[String],
         of_organisation: bool,
@@ -53,7 +53,7 @@ impl Filter {
     }
 
     /// Its criteria as Postgres judges by them; nothing: there are none.
-    pub(super) async fn compiled(
+    pub(in crate::webhook) async fn compiled(
         &self,
         connection: &mut PgConnection,
         conditions: &[Condition],

@@ -52,11 +52,11 @@ pub(super) struct Settings {
 
 /// What a webhook hears of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Subscribed {
+pub(in crate::webhook) struct Subscribed {
     /// The types.
-    pub(super) events: Vec<String>,
+    pub(in crate::webhook) events: Vec<String>,
     /// The same in a word: the only type, or [`ALL`] that there were; nothing: several.
-    pub(super) event: Option<String>,
+    pub(in crate::webhook) event: Option<String>,
 }
 
 impl Subscribed {

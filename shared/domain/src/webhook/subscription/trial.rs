@@ -6,8 +6,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
+use super::choice::{Source, of_source};
 use super::edit::Trial;
-use super::{Source, of_source};
 use crate::webhook::event::Event;
 use longshore_kernel::access::Scope;
 use longshore_kernel::ids::{EshopId, EventId};
