@@ -52,6 +52,7 @@ CREATE TABLE webhook (
 );
 CREATE INDEX webhook_by_creation ON webhook (organisation_id, created_at, id);
 CREATE INDEX webhook_by_change ON webhook (changed_at, id);
+CREATE INDEX webhook_by_eshop ON webhook (eshop_id);
 CREATE INDEX webhook_by_source ON webhook (source_id);
 -- webhooks that need attention are found without reading the healthy ones
 CREATE INDEX webhook_disabled ON webhook (disabled_at) WHERE disabled_at IS NOT NULL;

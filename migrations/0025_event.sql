@@ -15,8 +15,11 @@ CREATE TABLE event (
     -- request's id, and join it to the trace of the request.
     request_id text,
     traceparent text,
+    -- the transaction: readers read what was committed between two snapshots (docs/reference/event-readers.md#reading)
+    written_by xid8 NOT NULL DEFAULT pg_current_xact_id(),
     PRIMARY KEY (id)
 ) PARTITION BY RANGE (id);
+CREATE INDEX event_by_writer ON event (organisation_id, written_by, id);
 -- what a trace caused; nothing where no trace context is sent
 CREATE INDEX event_by_trace ON event (substr(traceparent, 4, 32)) WHERE traceparent IS NOT NULL;
 CREATE TABLE event_default PARTITION OF event DEFAULT;

@@ -38,6 +38,7 @@ mod job;
 mod operation;
 mod part;
 mod partner;
+mod reader;
 mod receipt;
 mod record;
 mod resources;
@@ -76,6 +77,7 @@ const ROOMS: &[(&str, &str, Describe)] = &[
     ("shipping", "Carriers and their services.", shipping::operations),
     ("partner", "Partner integration: settings and syncs.", partner::operations),
     ("webhook", "Webhooks and their deliveries.", webhook::operations),
+    ("reader", "Readers: events for who cannot be called.", reader::operations),
     (webhook::EVENTS, "The calls to destinations.", Vec::new),
     ("job", "Jobs (bulk operations, syncs and redeliveries) and queues.", job::operations),
     ("attention", "What needs attention, acknowledgements and mutes.", attention::operations),

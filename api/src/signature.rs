@@ -12,6 +12,8 @@ use longshore_http::extract::{
 use longshore_http::fixed::HowAsked;
 use longshore_kernel::access::Permission;
 
+use crate::routes::webhook::reader;
+
 /// The input of a handler.
 #[expect(clippy::struct_excessive_bools, reason = "each is an extractor that is there or not")]
 #[derive(Debug, Default)]
@@ -111,6 +113,14 @@ impl Input for Prefer {
 }
 
 impl Input for WaitFor {
+    fn tell(_: &mut Inputs) {}
+}
+
+impl Input for reader::Asked {
+    fn tell(_: &mut Inputs) {}
+}
+
+impl Input for reader::Of {
     fn tell(_: &mut Inputs) {}
 }
 

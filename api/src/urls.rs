@@ -32,7 +32,7 @@ use crate::routes::partner::{setting, sync, wms_setting};
 use crate::routes::problem as problem_page;
 use crate::routes::shipping::{carrier, preference as carrier_preference};
 use crate::routes::warehouse::{read as warehouse_read, stock_advice};
-use crate::routes::webhook::{delivery, read as webhook_read, subscription};
+use crate::routes::webhook::{delivery, read as webhook_read, reader as event_reader, subscription};
 use crate::routes::{activity, attention, find, index, resource};
 use crate::signature;
 
@@ -172,6 +172,14 @@ pub fn api() -> Table {
         .put("/api/eshop-webhook/{id}/rotate-secret", subscription::rotate_webhook_secret)
         .post("/api/eshop-webhook/{id}/test", subscription::test_webhook)
         .post("/api/eshop-webhook/{id}/recover", subscription::recover_webhook)
+        .post("/api/event-reader", event_reader::create_event_reader)
+        .post("/api/event-reader/list", event_reader::list_event_readers)
+        .get("/api/event-reader/{id}", event_reader::get_event_reader)
+        .put("/api/event-reader/{id}", event_reader::update_event_reader)
+        .delete("/api/event-reader/{id}", event_reader::delete_event_reader)
+        .get("/api/event-reader/{id}/events", event_reader::read_events)
+        .put("/api/event-reader/{id}/position", event_reader::set_reader_position)
+        .get("/api/event-reader/{id}/snapshot", event_reader::read_snapshot)
         .post("/api/webhook-delivery/list", webhook_read::list_deliveries)
         .get("/api/webhook-delivery/{id}", webhook_read::get_delivery)
         .get("/api/webhook-delivery/{id}/body", webhook_read::get_delivery_body)

@@ -46,6 +46,8 @@ CREATE OR REPLACE TRIGGER raise_version BEFORE UPDATE ON stock_advice FOR EACH R
     WHEN (NEW.version <> OLD.version OR NEW.changed_at <> OLD.changed_at) EXECUTE FUNCTION raise_version();
 CREATE OR REPLACE TRIGGER raise_version BEFORE UPDATE ON webhook FOR EACH ROW
     WHEN (NEW.version <> OLD.version OR NEW.changed_at <> OLD.changed_at) EXECUTE FUNCTION raise_version();
+CREATE OR REPLACE TRIGGER raise_version BEFORE UPDATE ON event_reader FOR EACH ROW
+    WHEN (NEW.version <> OLD.version OR NEW.changed_at <> OLD.changed_at) EXECUTE FUNCTION raise_version();
 CREATE OR REPLACE TRIGGER raise_version BEFORE UPDATE ON integration_setting FOR EACH ROW
     WHEN (NEW.version <> OLD.version OR NEW.changed_at <> OLD.changed_at) EXECUTE FUNCTION raise_version();
 CREATE OR REPLACE TRIGGER raise_version BEFORE UPDATE ON carrier_preference FOR EACH ROW

@@ -8,6 +8,7 @@ mod attention;
 mod audit;
 mod delivery;
 mod eshop;
+mod event;
 mod find;
 mod job;
 mod list;
@@ -67,6 +68,9 @@ enum Command {
     /// Create, list, test, recover and follow webhooks.
     #[command(subcommand)]
     Webhook(webhook::WebhookCommand),
+    /// Create readers of events, and read.
+    #[command(subcommand)]
+    Event(event::EventCommand),
     /// List, show and resend deliveries.
     #[command(subcommand)]
     Delivery(delivery::DeliveryCommand),
@@ -158,6 +162,7 @@ impl Command {
             Self::Find(find) => find.run().await,
             Self::Sync(command) => command.run().await,
             Self::Webhook(command) => command.run().await,
+            Self::Event(command) => command.run().await,
             Self::Delivery(command) => command.run().await,
             Self::Eshop(command) => command.run().await,
             Self::Queue(command) => command.run().await,

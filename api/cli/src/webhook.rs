@@ -64,9 +64,9 @@ pub(super) struct List {
     part: Part<100>,
 }
 
-/// The events of a webhook.
+/// The events of a webhook, or of a reader.
 #[derive(Args, Debug)]
-struct Choice {
+pub(super) struct Choice {
     /// Id or name of the e-shop whose events it receives.
     #[arg(long, value_parser = Named::eshop, required_unless_present = "organisation")]
     eshop: Option<Named>,
@@ -207,7 +207,7 @@ impl List {
 }
 
 impl Choice {
-    async fn of(self, client: &Client) -> anyhow::Result<EventChoice> {
+    pub(super) async fn of(self, client: &Client) -> anyhow::Result<EventChoice> {
         let Self { eshop, organisation, events, criteria, select } = self;
         let eshop = Named::id_of(eshop.as_ref(), client).await?;
         let organisation = Named::id_of(organisation.as_ref(), client).await?;

@@ -29,11 +29,11 @@ pub use self::client::{Builder, Client};
 pub use self::error::{Error, Problem, Violation};
 pub use self::follow::{JobEvent, JobEvents};
 pub use self::list::{Count, ListQuery, Order, Page, Pages, Paging};
-pub use self::operation::{EventChoice, Replay, WebhookBatch, WebhookToCreate, WebhookToTry};
+pub use self::operation::{EventChoice, ReaderToCreate, Replay, WebhookBatch, WebhookToCreate, WebhookToTry};
 pub use self::record::{
-    Attempt, Connection, CreatedDelivery, CreatedWebhook, Delivery, DeliveryState, HAND_OVER_STATES, Health,
-    Hit, Hits, ItemError, Job, JobResult, JobState, Login, LostOrder, ORDER_STATUSES, Outcome, Preview,
-    Progress, Queue, ReplayCount, Silence, Webhook, WebhookTried,
+    Attempt, Connection, CreatedDelivery, CreatedWebhook, Delivery, DeliveryState, EventPage,
+    HAND_OVER_STATES, Health, Hit, Hits, ItemError, Job, JobResult, JobState, Login, LostOrder,
+    ORDER_STATUSES, Outcome, Preview, Progress, Queue, ReplayCount, Silence, Webhook, WebhookTried,
 };
 pub use self::retry::RetryPolicy;
 pub use self::rows::Rows;

@@ -9,8 +9,8 @@ use crate::call::Call;
 use crate::client::Client;
 use crate::list::{ListQuery, Page, Pages};
 use crate::record::{
-    CreatedDelivery, CreatedWebhook, Delivery, Hits, ItemError, Job, Login, LostOrder, Queue, ReplayCount,
-    Silence, Webhook, WebhookTried,
+    CreatedDelivery, CreatedWebhook, Delivery, EventPage, Hits, ItemError, Job, Login, LostOrder, Queue,
+    ReplayCount, Silence, Webhook, WebhookTried,
 };
 use crate::rows::Rows;
 
@@ -76,6 +76,17 @@ pub struct WebhookToTry {
     /// Only events since then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<DateTime<Utc>>,
+}
+
+/// A new reader of events.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReaderToCreate {
+    /// The events that it reads.
+    #[serde(flatten)]
+    pub choice: EventChoice,
+    /// What people call it.
+    pub name: String,
 }
 
 /// How the events of a webhook are put together.
@@ -272,6 +283,38 @@ impl Client {
     /// What a webhook would have been told of lately.
     pub fn try_webhook(&self, trial: &WebhookToTry) -> Call<WebhookTried> {
         self.post("/api/eshop-webhook/try").json(trial).without_idempotency_key()
+    }
+
+    /// Lists readers of events.
+    pub fn event_readers(&self, query: &ListQuery) -> Call<Page<Value>> {
+        self.list("/api/event-reader/list", query)
+    }
+
+    /// Creates a reader of events.
+    pub fn create_event_reader(&self, reader: &ReaderToCreate) -> Call {
+        self.post("/api/event-reader").json(reader)
+    }
+
+    /// Deletes a reader of events.
+    pub fn delete_event_reader(&self, id: Uuid) -> Call<()> {
+        self.delete(format!("/api/event-reader/{id}"))
+    }
+
+    /// Reads events after a cursor; without one, behind the stored position of the reader. It waits so many seconds for the first.
+    pub fn events(&self, reader: Uuid, after: Option<&str>, limit: u32, wait: u64) -> Call<EventPage> {
+        // a cursor has nothing that a URL would escape
+        let after = after.map(|after| format!("&after={after}")).unwrap_or_default();
+        self.get(format!("/api/event-reader/{reader}/events?limit={limit}&wait={wait}{after}"))
+    }
+
+    /// Stores where a reader is: reading without a cursor goes on there.
+    pub fn store_position(&self, reader: Uuid, next: &str) -> Call<()> {
+        self.put(format!("/api/event-reader/{reader}/position")).json(&json!({ "next": next }))
+    }
+
+    /// The records of a reader, one in a line, and last where to read on: `products`, `stocks` or `orders`.
+    pub fn event_snapshot(&self, reader: Uuid, of: &str) -> Call {
+        self.get(format!("/api/event-reader/{reader}/snapshot?of={of}"))
     }
 
     /// Activates a webhook, or deactivates it; an inactive one keeps its deliveries.

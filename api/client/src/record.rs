@@ -106,6 +106,19 @@ pub struct WebhookTried {
     pub examples: Vec<Value>,
 }
 
+/// Events in their order.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct EventPage {
+    /// Their bodies, each with its `webhookId`.
+    pub events: Vec<Value>,
+    /// Where to read on.
+    pub next: String,
+    /// How long ago what was read last was committed, in milliseconds; 0 at the end.
+    pub behind_ms: u64,
+}
+
 /// A webhook as its creation shows it.
 #[derive(Clone, Deserialize)]
 #[non_exhaustive]

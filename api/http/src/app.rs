@@ -9,6 +9,7 @@ use longshore_domain::account::token::Tokens;
 use longshore_domain::catalog::product::together::Batcher;
 use longshore_domain::expedition::together::Batcher as Orders;
 use longshore_domain::job::watch::JobWatch;
+use longshore_domain::webhook::reader::EventWatch;
 use longshore_kernel::origin::Origins;
 use longshore_kernel::proxy::Proxies;
 use longshore_kernel::services::Services;
@@ -33,6 +34,8 @@ pub struct Parts {
     pub orders: Orders,
     /// Reports the progress of jobs.
     pub jobs: JobWatch,
+    /// Says when events have come.
+    pub events: EventWatch,
     /// The limits of one caller.
     pub limits: Limits,
     /// Settings about the environment of the process.
@@ -81,6 +84,7 @@ impl App {
         let tokens =
             Tokens::new(services.db.clone()).requiring_second_factor(surroundings.requires_second_factor);
         let jobs = JobWatch::new(services.db.clone());
+        let events = EventWatch::new(services.db.clone());
         let (stopping, closing) = (CancellationToken::new(), CancellationToken::new());
         let services = Arc::new(services);
         let (products, orders) = (Batcher::default(), Orders::default());
@@ -90,6 +94,7 @@ impl App {
             products,
             orders,
             jobs,
+            events,
             limits,
             surroundings,
             stopping,

@@ -15,6 +15,7 @@ pub mod lines;
 pub mod login;
 pub mod may;
 pub mod once;
+pub mod query;
 pub mod segment;
 pub mod stall;
 pub mod visitor;

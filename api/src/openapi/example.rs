@@ -43,5 +43,7 @@ pub(super) const CHANGED: &str = "2026-01-31T12:30:00.654321+00:00";
 pub(super) const CARRIER_PREFERENCE: &str = "0192a1b2-7000-7000-8000-00000000002b";
 /// An order that only the warehouse has.
 pub(super) const LOST_ORDER: &str = "0192a1b2-7000-7000-8000-00000000002d";
+/// A reader of events.
+pub(super) const READER: &str = "0192a1b2-7000-7000-8000-00000000002c";
 /// A movement of the stock.
 pub(super) const STOCK_MOVEMENT: &str = "0192a1b2-7000-7000-8000-00000000002a";

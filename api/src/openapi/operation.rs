@@ -37,7 +37,7 @@ pub(super) struct Operation {
     /// Schemas of path parameters that are not identifiers.
     parameters: BTreeMap<&'static str, Said>,
     /// Parameters of its query, which all may be absent, with examples.
-    query: Vec<(&'static str, Said, Option<Value>)>,
+    query: Vec<(&'static str, Said, Option<Value>, bool)>,
     /// Statuses that it never answers, although similar operations do.
     never: BTreeSet<u16>,
     /// Whether it is an alias of another operation with the same handler.
@@ -274,7 +274,13 @@ impl Operation {
 
     /// Adds a parameter of its query, which may be absent.
     pub(super) fn query(mut self, name: &'static str, schema: Said, example: Option<Value>) -> Self {
-        self.query.push((name, schema, example));
+        self.query.push((name, schema, example, false));
+        self
+    }
+
+    /// Adds a query parameter that must be sent.
+    pub(super) fn required_query(mut self, name: &'static str, schema: Said, example: Value) -> Self {
+        self.query.push((name, schema, Some(example), true));
         self
     }
 
@@ -374,12 +380,12 @@ impl Operation {
             built = built.parameter_ref(Ref::new(format!("#/components/parameters/{name}")));
         }
         // after the headers: in some generated clients parameters are told apart by their place, and these came later
-        for (name, schema, example) in &self.query {
+        for (name, schema, example, is_required) in &self.query {
             built = built.parameter(
                 ParameterBuilder::new()
                     .name(*name)
                     .parameter_in(ParameterIn::Query)
-                    .required(Required::False)
+                    .required(if *is_required { Required::True } else { Required::False })
                     .example(example.clone())
                     .schema(Some(schema.clone()))
                     .build(),

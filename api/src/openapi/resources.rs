@@ -3,7 +3,7 @@
 use longshore_domain::list::resource::Resource;
 
 use super::record::Described;
-use super::{account, catalog, expedition, job, receipt, shipping, warehouse, webhook};
+use super::{account, catalog, expedition, job, reader, receipt, shipping, warehouse, webhook};
 
 /// All resources.
 pub(super) const ALL: &[&Described] = &[
@@ -33,6 +33,7 @@ pub(super) const ALL: &[&Described] = &[
     &shipping::CARRIER_PREFERENCE,
     &webhook::WEBHOOK,
     &webhook::DELIVERY,
+    &reader::READER,
     &job::JOB,
     &job::CHANGE,
     &job::PREVIEW,

@@ -261,6 +261,19 @@ fn shown_with_secret() -> Value {
     shown
 }
 
+/// What a webhook, or a reader, hears of.
+pub(super) const OF_EVENT: (&str, &str) =
+    ("event", "The only event type, or `*`: all that there were when it was stored. Null: several.");
+pub(super) const OF_EVENTS: (&str, &str) = ("events", "The event types. A body says `event` or `events`.");
+pub(super) const OF_CRITERIA: (&str, &str) = (
+    "criteria",
+    "Conditions about the body, as in lists, such as `data.fields.quantity`. Null: every event of the types.",
+);
+pub(super) const OF_SELECT: (&str, &str) = (
+    "select",
+    "Which members of `data` and of its `fields` are sent, beside ids and business keys. Null: all.",
+);
+
 const MEANINGS: &[(&str, &str)] = &[
     (
         "organisation",
@@ -270,8 +283,8 @@ const MEANINGS: &[(&str, &str)] = &[
         "eshop",
         "The e-shop whose events the webhook receives. Null: those of the organisation. It cannot be changed.",
     ),
-    ("event", "The only event type, or `*`: all that there were when it was stored. Null: several."),
-    ("events", "The event types. A body says `event` or `events`."),
+    OF_EVENT,
+    OF_EVENTS,
     ("destination", "An `https` URL without credentials, fragment or private address."),
     ("authentication", "Credentials that are sent with every call, in addition to the signature."),
     ("health", "`failing`: the last attempt failed. `disabled`: the service disabled the webhook."),
@@ -284,14 +297,8 @@ const MEANINGS: &[(&str, &str)] = &[
     ("ordered", "Whether each call waits for the previous one to end."),
     ("batch", "Null: a call for each event."),
     ("maxPerSecond", "How many calls may begin in a second. Null: any number."),
-    (
-        "criteria",
-        "Conditions about the body, as in lists, such as `data.fields.quantity`. Null: every event of the types.",
-    ),
-    (
-        "select",
-        "Which members of `data` and of its `fields` are sent, beside ids and business keys. Null: all.",
-    ),
+    OF_CRITERIA,
+    OF_SELECT,
 ];
 
 /// Webhooks.
@@ -334,7 +341,7 @@ pub(super) const DELIVERY: Described = Described {
     shapes: &[("attempts", attempts)],
     example: || {
         json!({
-            "id": SENT, "webhook": HOOK, "eshop": ESHOP, "event": "product_change",
+            "id": SENT, "webhook": HOOK, "organisation": ORGANISATION, "eshop": ESHOP, "event": "product_change",
             "entity": {"type": "product", "id": PRODUCT}, "state": "delivered",
             "attempts": [
                 {"number": 1, "at": CREATED, "durationMs": 15_000, "status": null, "error": "timed out", "response": null},

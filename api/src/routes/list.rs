@@ -53,7 +53,7 @@ pub async fn answer_within(
 /// An answer in its form: in JSON as it is, in CSV as a file with that name.
 pub fn in_form(form: Form, name: &str, answer: Response) -> Result<Response, Problem> {
     match form {
-        Form::Json => Ok(answer),
+        Form::Json | Form::Lines => Ok(answer),
         Form::Csv => download(&format!("{name}.csv"), csv::MEDIA, answer.into_body()),
     }
 }
@@ -84,4 +84,4 @@ pub fn send(first: String, stream: Stream) -> Response {
 /// The answer cannot be completed.
 #[derive(Debug, thiserror::Error)]
 #[error("the list was interrupted")]
-struct BrokenOff;
+pub struct BrokenOff;

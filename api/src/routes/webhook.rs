@@ -2,4 +2,5 @@
 
 pub mod delivery;
 pub mod read;
+pub mod reader;
 pub mod subscription;

@@ -118,7 +118,7 @@ async fn the_service_may_insert_and_select_and_no_more(_: PgPoolOptions, options
 fn writing_operations() -> BTreeSet<String> {
     let writes = openapi::routes().iter().filter(|route| {
         let reads = route.method == Method::GET
-            || ["/list", "/count", "/group", "/try"].iter().any(|end| route.path.ends_with(end))
+            || ["/list", "/count", "/group", "/try", "/position"].iter().any(|end| route.path.ends_with(end))
             || [PATH, "/api/find"].contains(&route.path);
         !reads
     });
@@ -233,6 +233,11 @@ async fn every_writing_operation_leaves_a_record_that_shows_no_secret(
     let hooked = |operation: &'static str, body: Value, action| {
         case(operation, on(operation.split_once(' ').unwrap().1, &webhook), body, Record(action))
     };
+    let reader = json!({"eshop": tenant.eshop, "name": "ERP"});
+    let reader = id(&api.post(&api.user, "/api/event-reader", reader).await.expect(201).json());
+    let of_reader = |operation: &'static str, body: Value, action| {
+        case(operation, on(operation.split_once(' ').unwrap().1, &reader), body, Record(action))
+    };
     let mut cases = vec![
         fixed("POST /api/product", world.body("new"), Record("product.create")),
         product("PUT /api/product/{id}", json!({"weight": 3}), "product.update"),
@@ -272,6 +277,13 @@ async fn every_writing_operation_leaves_a_record_that_shows_no_secret(
             Job,
         ),
         hooked("DELETE /api/eshop-webhook/{id}", none.clone(), "webhook.delete"),
+        fixed(
+            "POST /api/event-reader",
+            json!({"eshop": tenant.eshop, "name": "ERP"}),
+            Record("event_reader.create"),
+        ),
+        of_reader("PUT /api/event-reader/{id}", json!({"name": "renamed"}), "event_reader.update"),
+        of_reader("DELETE /api/event-reader/{id}", none.clone(), "event_reader.delete"),
         case(
             "PUT /api/webhook-delivery/redeliver/{id}",
             format!("/api/webhook-delivery/redeliver/{delivery}"),

@@ -29,6 +29,7 @@ mod product;
 mod pull;
 mod queue;
 mod quota;
+mod reader;
 mod setting;
 mod share;
 mod shipping;

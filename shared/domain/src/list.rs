@@ -92,6 +92,8 @@ pub enum Form {
     Json,
     /// A line of field names, and a line for each record (`docs/reference/lists.md#csv`).
     Csv,
+    /// Each record as JSON, in a line of its own.
+    Lines,
 }
 
 /// A list as it was asked for, checked against its resource.
@@ -180,7 +182,7 @@ impl Request {
                 offset,
                 after: None,
                 // lines have no place for it
-                count: if form == Form::Csv { UNCOUNTED } else { count },
+                count: if form == Form::Json { count } else { UNCOUNTED },
                 nested,
             };
             if let Some(after) = after {
@@ -350,6 +352,17 @@ pub async fn answer(
     })
 }
 
+/// All records of a scope in one snapshot of the database, each in a line of its own.
+pub async fn lines(
+    services: &Services,
+    resource: &'static Resource,
+    scope: Scope,
+    patience: Duration,
+) -> Result<Stream, Problem> {
+    let request = Request::read_for(Form::Lines, resource, Vec::new(), None)?;
+    Stream::open(&services.db.streams, scope, request, patience).await
+}
+
 /// Answers a page, whole: `{"results":[…],"paging":{…}}`. For callers within the service.
 pub async fn page(services: &Services, scope: &Scope, request: &Request) -> Result<String, Problem> {
     let page = read(services, scope, request, i64::MAX, usize::MAX).await?.unwrap_or_default();
@@ -431,6 +444,7 @@ impl Request {
         match self.form {
             Form::Json => text.push_str("{\"results\":["),
             Form::Csv => csv::line(text, self.select.iter().map(|field| Cell::text(Some(field.name)))),
+            Form::Lines => {}
         }
     }
 
@@ -443,6 +457,11 @@ impl Request {
                 Ok(())
             }
             Form::Csv => csv::record(text, record).map_err(Problem::internal),
+            Form::Lines => {
+                text.push_str(record);
+                text.push('\n');
+                Ok(())
+            }
         }
     }
 

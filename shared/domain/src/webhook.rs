@@ -11,6 +11,7 @@
 //!   `*`) at a destination. Its secrets sign every call ([`signature`](crate::calling::signature)).
 //! - A **delivery** ([`delivery`]) is one event on its way to one webhook. It is a row of the live queue until it ends
 //!   (delivered, exhausted, cancelled); then it moves to the history, with its attempts.
+//! - A **reader** ([`reader`]) is an e-shop or organisation that reads its events, instead of being called.
 //! - An **attempt** is one call. After a failure, the [`schedule`] decides when the next one follows.
 //! - A **lane** ([`lane`]) is one webhook as the workers see it: its due deliveries go through its lane, and the queues carry
 //!   lanes, never deliveries. A worker *leases* a lane before it sends deliveries. Each lease raises a *token*: results that a
@@ -39,5 +40,6 @@ pub mod delivery;
 pub mod event;
 pub mod health;
 pub mod lane;
+pub mod reader;
 pub mod schedule;
 pub mod subscription;

@@ -113,6 +113,10 @@ permissions! {
     ReadWebhooks: Superadmin Admin User Viewer;
     /// Create and change webhooks, redeliver.
     WriteWebhooks: Superadmin Admin User;
+    /// Read readers of events, and events by them.
+    ReadReaders: Superadmin Admin User Connector Viewer;
+    /// Create, change and delete readers of events.
+    WriteReaders: Superadmin Admin User Connector;
     /// Read integration settings.
     ReadSettings: Superadmin Admin User Connector Viewer;
     /// Create and change integration settings.

@@ -5,8 +5,8 @@
 //! appends what belongs to every change, so that no path can forget it:
 //!
 //! - an **audit record** for each row (`docs/reference/accounts.md#audit`);
-//! - an **event** for each row that some webhook of its e-shops or of its organisation listens to, and whose criteria it meets, under
-//!   the same id (none listening: none);
+//! - an **event** for each row that some webhook of its e-shops or of its organisation listens to, and whose criteria it meets, or
+//!   that some reader of them hears of, under the same id (none listening: none);
 //! - a **delivery** for each such webhook. That of an inactive webhook is kept and not sent
 //!   (`docs/reference/webhooks.md#disabling`).
 //!
@@ -21,8 +21,10 @@
 //! | `data` | jsonb | `data` of the event, built by the `…_data` of its resource |
 //! | `version` | bigint | the record's, as the change has left it: `RETURNING version` |
 //! | `at` | timestamptz | its moment: `RETURNING changed_at` |
+//! | `concerned` | uuid[] | e-shops that the event is about, where others hear of it, too |
 //!
-//! The last two may be missing if the record has no version: then the time of the change is the time at which it is recorded.
+//! The last may be missing, and so may `version` and `at` if the record has none: then the time of the change is the time at which it is
+//! recorded.
 //!
 //! # Order
 //!
@@ -207,10 +209,11 @@ macro_rules! recorded {
             + r#",
             change AS MATERIALIZED (
                 SELECT uuid_v7_at(recorded.moment) AS id, recorded.*, listening.*
-                FROM (SELECT NULL::bigint AS version, clock_timestamp() AS at) AS otherwise
+                FROM (SELECT NULL::bigint AS version, clock_timestamp() AS at, NULL::uuid[] AS concerned) AS otherwise
                 -- a name that `changed` does not have means the column of `otherwise`; what is built is built once, and not for
                 -- each webhook whose criteria look at it
-                CROSS JOIN LATERAL (SELECT changed.*, version AS became, at AS moment FROM changed OFFSET 0) AS recorded
+                CROSS JOIN LATERAL (SELECT changed.*, version AS became, at AS moment,
+                                            coalesce(concerned, array_remove(eshops, NULL)) AS concerns FROM changed OFFSET 0) AS recorded
                 CROSS JOIN LATERAL (
                     SELECT array_agg(w.id) AS webhooks, array_agg(w.eshop_id) AS shops, array_agg(w.active) AS awake,
                            array_agg(CASE WHEN NOT w.ordered AND w.batch_events IS NULL THEN w.changed_at END) AS versions,
@@ -219,7 +222,7 @@ macro_rules! recorded {
                     -- what takes time is to make JSON, so what is not in `data` is made only where it is asked for
                     AND (w.matches IS NULL OR jsonb_path_match(data, w.matches,
                              CASE WHEN w.criteria ?| '{type,eshop}' THEN jsonb_build_object('type', "# + $event + r#",
-                                 'eshop', nullif(array_remove(recorded.eshops, NULL), '{}')) ELSE '{}' END, true))
+                                 'eshop', nullif(recorded.concerns, '{}')) ELSE '{}' END, true))
                 ) listening
             ),
             audited AS (
@@ -232,8 +235,11 @@ macro_rules! recorded {
                 INSERT INTO event (id, at, type, organisation_id, entity_type, entity_id, data, eshops, request_id, traceparent)
                 SELECT id, moment, "# + $event + ", organisation, " + $kind + r#", entity,
                        CASE WHEN became IS NULL THEN data ELSE data || jsonb_build_object('version', became) END,
-                       array_remove(recorded.eshops, NULL), "# + $request_id + ", " + $traceparent + r#"
-                FROM change AS recorded WHERE webhooks IS NOT NULL
+                       recorded.concerns, "# + $request_id + ", " + $traceparent + r#"
+                FROM change AS recorded
+                WHERE webhooks IS NOT NULL OR EXISTS (
+                    SELECT FROM event_reader r
+                    WHERE "# + $event + r#" = ANY (r.events) AND r.source_id = ANY (recorded.eshops || recorded.organisation))
             ),
             -- deliveries, each with a `Notice` where they are few; an ordered lane takes none, and one that sends batches
             told AS MATERIALIZED (
@@ -243,7 +249,7 @@ macro_rules! recorded {
                            'delivery', delivery, 'webhookVersion', webhook_version, 'event', id, 'type', "# + $event + r#",
                            'entity', entity, 'at', moment,
                            'data', (CASE WHEN became IS NULL THEN data ELSE data || jsonb_build_object('version', became) END)::text,
-                           'eshops', CASE WHEN shop IS NULL THEN (array_remove(recorded.eshops, NULL))[:100] END,
+                           'eshops', CASE WHEN shop IS NULL THEN recorded.concerns[:100] END,
                            'requestId', "# + $request_id + r#", 'traceparent', "# + $traceparent + r#")::text END AS notice
                 FROM (
                     SELECT change.*, uuid_v7_at(moment) AS delivery, listener.*

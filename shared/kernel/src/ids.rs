@@ -59,6 +59,7 @@ kinds! {
     "a job": Job, JobId;
     "a webhook": Webhook, WebhookId;
     "an event": Event, EventId;
+    "a reader of events": EventReader, EventReaderId;
     "a delivery of an event": Delivery, DeliveryId;
     "a batch of deliveries": Batch, BatchId;
     "an admin": Admin, AdminId;

@@ -272,6 +272,13 @@ impl Problem {
         copy
     }
 
+    /// Names the members that it is about.
+    #[must_use]
+    pub fn with_violations(mut self, violations: Vec<Violation>) -> Self {
+        self.inner.violations = violations;
+        self
+    }
+
     /// Sets when the caller should try again.
     #[must_use]
     pub fn retry_after(mut self, wait: Duration) -> Self {

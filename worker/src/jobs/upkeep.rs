@@ -11,7 +11,7 @@ use longshore_domain::partner::send_out::changes;
 use longshore_domain::partner::{block, clock};
 use longshore_domain::standing::backlog;
 use longshore_domain::warehouse::stock_advice::end;
-use longshore_domain::webhook::delivery;
+use longshore_domain::webhook::{delivery, reader};
 use longshore_kernel::activity::Subject;
 use longshore_kernel::cause::causes;
 use longshore_kernel::problem::Problem;
@@ -29,6 +29,7 @@ pub const TASKS: &[&str] = &[
     IDEMPOTENCY,
     NEWS,
     DELIVERIES,
+    READERS,
     LOGINS,
     PARTNERS,
     COMPARISONS,
@@ -47,6 +48,7 @@ const MARKS: &str = "marks";
 const IDEMPOTENCY: &str = "idempotency";
 const NEWS: &str = "news";
 const DELIVERIES: &str = "deliveries";
+const READERS: &str = "readers";
 const LOGINS: &str = "logins";
 const PARTNERS: &str = "partners";
 const COMPARISONS: &str = "comparisons";
@@ -80,6 +82,7 @@ pub async fn run(context: WorkerContext, task: String) {
         IDEMPOTENCY => all(&context, BATCH, || idempotency::expire(db, BATCH)).await,
         NEWS => news_of_orders(&context).await,
         DELIVERIES => deliveries(&context).await,
+        READERS => readers(&context).await,
         image::REMOVAL => {
             all(&context, objects::REMOVED_AT_ONCE, || objects::remove_due(db, &context.services.objects))
                 .await
@@ -108,6 +111,13 @@ pub async fn run(context: WorkerContext, task: String) {
             tracing::warn!(task, error = %causes(&error), "upkeep failed; it will run again in a minute");
         }
     }
+}
+
+/// Makes and removes the moments between which readers read.
+async fn readers(context: &WorkerContext) -> Result<u64, Problem> {
+    let db = &context.services.db;
+    let made = reader::keep(db).await?;
+    Ok(made + all(context, BATCH, || reader::thin(db, BATCH)).await?)
 }
 
 /// Samples what waits, and ends acknowledgements of what is over.

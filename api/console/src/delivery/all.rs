@@ -234,7 +234,7 @@ fn row(delivery: &Line, choose: bool, now: DateTime<Utc>) -> Markup {
             td { @if let Some(last) = &delivery.last { (status(last)) } }
             td data-label="Made" { (moment(delivery.created_at, now)) }
             td data-label="Ended or due" { (piece::moment_or_none(delivery.finished_at.or(delivery.next_attempt_at), now)) }
-            td.name data-label="E-shop" { @match delivery.eshop_id.zip(delivery.eshop.as_deref()) { Some((id, name)) => (eshop(id, name)), None => (none()) } }
+            td.name data-label="E-shop" { @match delivery.eshop_id.zip(delivery.eshop.as_deref()) { Some((id, name)) => (eshop(id, name)), None if delivery.eshop_id.is_none() => span.muted { "all e-shops" }, None => (none()) } }
         }
     }
 }

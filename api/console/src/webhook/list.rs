@@ -169,7 +169,7 @@ pub(crate) fn section(
                 (more)
             }
             @if webhooks.is_empty() {
-                (empty("No webhook.", "Changes are recorded, but no event is sent here."))
+                (empty("No webhook of its own.", "Without any, changes are recorded, and no event is sent."))
             } @else {
                 (table(webhooks, None, false, visit.now()))
             }

@@ -1,4 +1,4 @@
-//! `?wait=`: how long a request waits for the end of what it reads.
+//! `?wait=`: how long a request waits for what it reads.
 
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use url::form_urlencoded;
 
 use super::Failure;
 use super::headers::LONGEST_WAIT;
+use super::query;
 
 /// How long the caller waits at most; not at all without the parameter.
 #[derive(Clone, Copy, Debug)]
@@ -18,23 +19,27 @@ pub struct WaitFor(pub Duration);
 /// Whether a request waits: until it is answered, it is a stream of its account.
 #[must_use]
 pub fn is_waiting(request: &Request) -> bool {
-    request.uri().path().starts_with("/api/job/")
-        && WaitFor::of(request.uri()).is_ok_and(|WaitFor(time)| !time.is_zero())
+    let uri = request.uri();
+    let mut parameters = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
+    ["/api/job/", "/api/event-reader/"].iter().any(|path| uri.path().starts_with(path))
+        && parameters.any(|(name, value)| name == "wait" && seconds(&value).is_ok_and(|time| !time.is_zero()))
+}
+
+/// Reads the parameter.
+///
+/// # Errors
+/// It is no number of seconds, or too high.
+pub fn seconds(value: &str) -> Result<Duration, Problem> {
+    query::integer("wait", value, 0, LONGEST_WAIT, ": seconds").map(Duration::from_secs)
 }
 
 impl WaitFor {
     fn of(uri: &Uri) -> Result<Self, Problem> {
         let mut wait = Duration::ZERO;
-        for (name, value) in form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()) {
-            if name != "wait" {
-                let message = "is not a query parameter of this operation; it takes wait";
-                return Err(Problem::violation(name, "unknown_field", message));
-            }
-            let seconds = value.parse().ok().filter(|seconds| *seconds <= LONGEST_WAIT);
-            let message = || format!("must be an integer between 0 and {LONGEST_WAIT}: seconds");
-            let seconds = seconds.ok_or_else(|| Problem::violation("wait", "out_of_range", message()))?;
-            wait = Duration::from_secs(seconds);
-        }
+        query::each(uri, &["wait"], |_, value| {
+            wait = seconds(value)?;
+            Ok(())
+        })?;
         Ok(Self(wait))
     }
 }

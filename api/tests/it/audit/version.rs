@@ -23,6 +23,7 @@ const RECORDS: &[&str] = &[
     "carrier-service",
     "carrier-preference",
     "eshop-webhook",
+    "event-reader",
     "job",
 ];
 

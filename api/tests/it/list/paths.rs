@@ -7,6 +7,7 @@ use longshore_domain::list::fields::business_user::BUSINESS_USER;
 use longshore_domain::list::fields::carrier::CARRIER;
 use longshore_domain::list::fields::delivery::DELIVERY;
 use longshore_domain::list::fields::eshop::ESHOP;
+use longshore_domain::list::fields::event_reader::EVENT_READER;
 use longshore_domain::list::fields::expedition::EXPEDITION;
 use longshore_domain::list::fields::expedition_item::{EXPEDITION_ITEM, RESERVATION};
 use longshore_domain::list::fields::job::JOB;
@@ -122,7 +123,7 @@ fn value(field: &Field, operator: Operator) -> Value {
 }
 
 /// Every list without an id in its path.
-static LISTS: [(&str, &Resource); 26] = [
+static LISTS: [(&str, &Resource); 27] = [
     ("access-token", &ACCESS_TOKEN),
     ("admin", &ADMIN),
     ("business-user", &BUSINESS_USER),
@@ -131,6 +132,7 @@ static LISTS: [(&str, &Resource); 26] = [
     ("carrier-service", &CARRIER_SERVICE),
     ("eshop", &ESHOP),
     ("eshop-webhook", &WEBHOOK),
+    ("event-reader", &EVENT_READER),
     ("expedition", &EXPEDITION),
     ("expedition-item", &EXPEDITION_ITEM),
     ("inbound-receipt", &INBOUND_RECEIPT),

@@ -131,11 +131,17 @@ async fn no_operation_reveals_or_changes_another_organisation(_: PgPoolOptions, 
     assert_eq!(standing(&sample).await, before);
 }
 
+/// Answers that say where they end.
+const MOVES: &[&str] = &["follow_job", "read_events", "read_snapshot"];
+
 /// Every record of the sample, as a caller with access to everything reads it.
 async fn standing(sample: &Sample) -> Vec<String> {
     let mut found = Vec::new();
     for operation in sample.operations() {
-        if operation.method == http::Method::GET && operation.names_record && operation.id != "follow_job" {
+        if operation.method == http::Method::GET
+            && operation.names_record
+            && !MOVES.contains(&operation.id.as_str())
+        {
             found.push(sample.call(&sample.api.superadmin, &operation, 0).await.expect(200).text);
         }
     }

@@ -12,11 +12,12 @@ use crate::product::MIGRATIONS;
 const BEFORE: [&str; 3] = ["store_integration_setting", "store_wms_setting", "cancel_expedition"];
 
 /// The deletions of records: an account after what it owns.
-const DELETIONS: [&str; 9] = [
+const DELETIONS: [&str; 10] = [
     "end_session",
     "delete_admin",
     "delete_business_user",
     "delete_carrier_preference",
+    "delete_event_reader",
     "delete_webhook",
     "delete_product_image",
     "delete_expedition",

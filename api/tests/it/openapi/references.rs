@@ -95,6 +95,7 @@ async fn theirs(sample: &Sample) -> Vec<String> {
         ("carrier-preference", json!({})),
         ("expedition", json!({"send": false})),
         ("eshop-webhook", json!({"destination": "http://127.0.0.1:1/"})),
+        ("event-reader", json!({})),
         ("business-user", json!({"email": "their.user@example.com"})),
         ("admin", json!({"email": "their.admin@example.com"})),
         ("access-token", json!({})),

@@ -99,6 +99,8 @@ impl Sample {
         let id = |reply: Reply| reply.json()["id"].as_str().unwrap().to_owned();
         let body = example(&document, "/api/eshop-webhook");
         is(&mut document, 7, &id(api.post(&api.user, "/api/eshop-webhook", body).await.expect(201)));
+        let reader = posted(&document, "/api/event-reader");
+        is(&mut document, 0x2c, &id(api.post(&api.user, "/api/event-reader", reader).await.expect(201)));
         let body = example(&document, "/api/product");
         let product = id(api.post(&api.user, "/api/product", body).await.expect(201));
         is(&mut document, 5, &product);
@@ -180,6 +182,7 @@ impl Sample {
             "product-stock" => 6,
             "eshop-webhook" => 7,
             "webhook-delivery" => 8,
+            "event-reader" => 0x2c,
             "job" => 9,
             "session" => 0x10,
             "lost-order" => 0x2d,
@@ -250,7 +253,11 @@ impl Sample {
     /// Sends the example of a form of the body, or no body if there is none.
     pub async fn call(&self, token: &str, operation: &Operation, form: usize) -> Reply {
         let is_csv = operation.bodies.get(form).is_some_and(|(media, ..)| media == "text/csv");
-        let query = if is_csv { format!("?{}", operation.query) } else { String::new() };
+        let query = if is_csv || operation.method == Method::GET {
+            format!("?{}", operation.query)
+        } else {
+            String::new()
+        };
         let mut request = http::Request::builder()
             .method(operation.method.clone())
             .uri(format!("{}{query}", operation.path))

@@ -85,6 +85,28 @@ async fn it_hears_once_of_each_change_in_any_eshop_and_which_these_are() {
 }
 
 #[tokio::test]
+async fn a_job_of_the_organisation_concerns_no_eshop_although_all_hear_of_it() {
+    let api = Api::new(&strangers().await).await;
+    let second = second_eshop(&api).await;
+    let all = of_all(&api, json!({"event": "job_finished"})).await;
+    let of_none = of_all(&api, json!({"event": "job_finished", "criteria": {"eshop": {"null": true}}})).await;
+    let of_second =
+        of_all(&api, json!({"event": "job_finished", "criteria": {"eshop": {"eq": second}}})).await;
+    let hook = json!({"eshop": second, "event": "job_finished", "destination": "https://shop.example/hook"});
+    let shop = create(&api, hook).await["id"].as_str().unwrap().to_owned();
+    // a recovery of a webhook of the organisation, which its end is told of
+    let since = json!({"since": "2026-01-01T00:00:00Z"});
+    let job = api.post(&api.user, &format!("{PATH}/{all}/recover"), since).await.expect(202).json();
+    let job = job["id"].as_str().unwrap();
+    api.put(&api.user, &format!("/api/job/cancel/{job}"), Value::Null).await.expect(200);
+    let bodies = told(&api, &all).await;
+    assert_eq!(bodies.len(), 1);
+    assert_eq!((bodies[0].get("eshop"), bodies[0].get("eshops")), (Some(&Value::Null), None));
+    assert_eq!((told(&api, &of_none).await.len(), told(&api, &of_second).await.len()), (1, 0));
+    assert_eq!(told(&api, &shop).await.len(), 1, "a job without an e-shop is told to all");
+}
+
+#[tokio::test]
 async fn it_names_an_organisation_of_the_caller_instead_of_an_eshop() {
     let api = Api::new(&strangers().await).await;
     let other = Tenant::create(&api.services, "Toys").await.unwrap();
@@ -148,7 +170,7 @@ async fn it_names_an_organisation_of_the_caller_instead_of_an_eshop() {
     product(&api, "mug", json!([eshop])).await;
     let deliveries = "/api/webhook-delivery/list";
     assert_eq!(listed(&api, deliveries, json!({"eshop": {"eq": eshop}})).await.len(), 1);
-    assert_eq!(listed(&api, deliveries, json!({})).await.len(), 2);
+    assert_eq!(listed(&api, deliveries, json!({"organisation": {"eq": organisation}})).await.len(), 2);
     assert_eq!(listed(&api, deliveries, json!({"eshop": {"null": true}})).await[0]["webhook"], all);
 }
 

@@ -65,13 +65,13 @@ pub(super) async fn tell(
                     event_data(id, jsonb_build_object('organisation', organisation, 'eshop', eshop_id, 'kind', kind),
                         '{state, progress, outcome}',
                         jsonb_build_object('state', state, 'progress', progress, 'outcome', outcome)) AS data,
-                    NULL::text AS action, NULL::text AS kind, NULL::text AS event
+                    NULL::text AS action, NULL::text AS kind, NULL::text AS event, NULL::uuid[] AS concerned
              FROM ended WHERE is_sync
              UNION ALL
              SELECT 1, e.id, e.version, e.at, e.organisation,
                     CASE WHEN e.eshop_id IS NULL THEN ARRAY(SELECT s.id FROM eshop s WHERE s.organisation_id = e.organisation)
                          ELSE ARRAY[e.eshop_id] END,
-                    NULL, h.record, NULL, NULL, $14
+                    NULL, h.record, NULL, NULL, $14, array_remove(ARRAY[e.eshop_id], NULL)
              FROM unnest($12::uuid[], $13::text[]::jsonb[]) AS h (id, record) JOIN ended e ON e.id = h.id
          )",
         &ids as &[JobId],
@@ -86,7 +86,7 @@ pub(super) async fn tell(
     Ok(())
 }
 
-/// The records of those jobs whose end a webhook hears of, each with its first item errors. A job of several organisations is
+/// The records of those jobs whose end a webhook or a reader hears of, each with its first item errors. A job of several organisations is
 /// nobody's.
 async fn records(tx: &mut PgConnection, ids: &[JobId]) -> Result<Vec<(JobId, String)>, Problem> {
     let heard = sqlx::query!(
@@ -96,7 +96,9 @@ async fn records(tx: &mut PgConnection, ids: &[JobId]) -> Result<Vec<(JobId, Str
                        WHERE job_id = j.id AND NOT notice ORDER BY index LIMIT $2) AS e)::text AS "errors!"
            FROM job j
            WHERE j.id = ANY ($1) AND EXISTS (
-               SELECT FROM webhook w
+               SELECT FROM (
+                   SELECT organisation_id, source_id, events FROM webhook UNION ALL SELECT organisation_id, source_id, events FROM event_reader
+               ) AS w
                WHERE w.organisation_id = j.organisation_id AND (j.eshop_id IS NULL OR w.source_id IN (j.eshop_id, j.organisation_id))
                  AND $3 = ANY (w.events))"#,
         ids as &[JobId],

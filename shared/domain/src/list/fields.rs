@@ -9,6 +9,7 @@ pub mod carrier;
 pub mod delivery;
 pub mod eshop;
 pub mod event;
+pub mod event_reader;
 pub mod expedition;
 pub mod expedition_item;
 pub mod job;

@@ -33,7 +33,7 @@ pub(super) fn read(
 pub(super) fn unless_named(form: Form, resource: &'static Resource) -> Vec<&'static Field> {
     let fields = all(resource).into_iter();
     match form {
-        Form::Json => fields.collect(),
+        Form::Json | Form::Lines => fields.collect(),
         Form::Csv => fields.filter(|field| field.kind.is_scalar()).collect(),
     }
 }

@@ -85,6 +85,13 @@ impl Event {
         self.data = Value::from(data).to_string();
     }
 
+    /// Writes its body with `webhookId`, by which receivers know it again.
+    pub(super) fn write_with_id(&self, body: &mut String) {
+        self.write(body);
+        body.pop();
+        let _ = write!(body, r#","webhookId":"{}"}}"#, self.id);
+    }
+
     fn write(&self, body: &mut String) {
         let begin = body.len();
         let at = self.at.to_rfc3339_opts(SecondsFormat::Micros, false);
@@ -153,10 +160,7 @@ pub fn body_of_batch(events: &[Event]) -> Bytes {
         if index > 0 {
             body.push(',');
         }
-        event.write(&mut body);
-        // by which receivers know it again
-        body.pop();
-        let _ = write!(body, r#","webhookId":"{}"}}"#, event.id);
+        event.write_with_id(&mut body);
     }
     body.push_str("]}");
     body.into()

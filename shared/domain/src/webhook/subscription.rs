@@ -5,7 +5,7 @@
 
 pub(super) mod choice;
 mod edit;
-mod filter;
+pub(super) mod filter;
 mod rotation;
 pub(super) mod stored;
 mod trial;

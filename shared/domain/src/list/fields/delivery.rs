@@ -2,6 +2,7 @@
 
 use crate::list::fields::eshop::ESHOP;
 use crate::list::fields::event;
+use crate::list::fields::organisation::ORGANISATION;
 use crate::list::fields::subscription::WEBHOOK;
 use crate::list::resource::{Field, LookUp, Resource, Tenancy};
 use longshore_kernel::words;
@@ -62,6 +63,7 @@ const ENTITY: &[Field] = &[
 const FIELDS: &[Field] = &[
     Field::id("id", "{t}.id"),
     Field::one("webhook", "{t}.webhook_id", &WEBHOOK),
+    Field::one("organisation", "{t}.organisation_id", &ORGANISATION),
     Field::one("eshop", "{t}.eshop_id", &ESHOP).or_null(),
     Field::text("event", "{t}.event_type").among(event::NAMES),
     Field::object("entity", ENTITY),

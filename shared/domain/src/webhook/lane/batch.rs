@@ -217,7 +217,8 @@ async fn contents(
            FROM (
                SELECT d.id, d.event_id, d.attempt_count, d.next_attempt_at, d.created_at,
                       (d.attempts -> -1 ->> 'status')::int AS last_status, e.*,
-                      sum(least(octet_length(e.data), 20000) + 300) OVER (ORDER BY d.created_at, d.id) AS bytes
+                      sum(least(octet_length(e.data), 20000) + 300
+                          + CASE WHEN d.eshop_id IS NULL THEN 39 * least(cardinality(e.eshops), 100) ELSE 0 END) OVER (ORDER BY d.created_at, d.id) AS bytes
                FROM unnest($1::uuid[]) AS given (id)
                CROSS JOIN LATERAL (SELECT * FROM delivery WHERE delivery.id = given.id OFFSET 0) d
                LEFT JOIN LATERAL (

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::filter::{self, Filter};
 use super::stored::Subscribed;
 use crate::list::document::Condition;
-use crate::list::fields::event::{NAMES, SUBSCRIBABLE};
+use crate::list::fields::event::{ALL, NAMES, SUBSCRIBABLE};
 use longshore_kernel::access::Scope;
 use longshore_kernel::ids::{EshopId, OrganisationId};
 use longshore_kernel::input::{Given, Object, array, id, one_of};
@@ -148,6 +148,13 @@ pub(in crate::webhook) struct Choice {
 }
 
 impl Choice {
+    /// The same where a new one hears of all, unless it says something else.
+    pub(in crate::webhook) fn members_or_all(object: &mut Object<'_>, is_new: bool) -> Self {
+        let says_nothing = is_new && !object.has("event") && !object.has("events");
+        let choice = Self::members(object, is_new && !says_nothing);
+        if says_nothing { Self { event: Given::Value(ALL), ..choice } } else { choice }
+    }
+
     pub(in crate::webhook) fn members(object: &mut Object<'_>, is_new: bool) -> Self {
         let has_events = object.has("events");
         if is_new && !object.has("event") && !has_events {

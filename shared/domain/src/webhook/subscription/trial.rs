@@ -77,7 +77,10 @@ pub async fn try_out(services: &Services, scope: &Scope, body: Value) -> Result<
                UNION
                SELECT waiting.event_id FROM webhook w
                CROSS JOIN LATERAL (
-                   SELECT event_id FROM delivery WHERE webhook_id = w.id ORDER BY next_attempt_at DESC, id DESC LIMIT $3
+                   SELECT event_id FROM delivery WHERE webhook_id = w.id ORDER BY next_attempt_at DESC, id DESC
+                   -- each has its share of what is looked at
+                   LIMIT (SELECT least($3, greatest($2 / greatest(count(*), 1), 1)) FROM webhook
+                          WHERE organisation_id = $8 AND in_eshop($1, eshop_id))
                ) waiting
                WHERE w.organisation_id = $8 AND in_eshop($1, w.eshop_id)
            ), picked AS MATERIALIZED (

@@ -1,0 +1,416 @@
+//! `/api/event-reader` (`docs/reference/event-readers.md#reader`).
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use longshore_kernel::access::Role;
+use longshore_testkit::world::Tenant;
+use serde_json::{Value, json};
+use sqlx::PgPool;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use crate::support::{Api, strangers};
+
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_kernel::migration::MIGRATIONS;
+
+const PATH: &str = "/api/event-reader";
+
+/// A reader of the organisation with these fields; its path.
+async fn made(api: &Api, fields: Value) -> String {
+    let mut body = json!({"organisation": api.tenant.organisation, "name": "ERP"});
+    body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    let reader = api.post(&api.user, PATH, body).await.expect(201).json();
+    assert_eq!(reader["starting"], json!(false), "{reader}");
+    format!("{PATH}/{}", reader["id"].as_str().unwrap())
+}
+
+async fn product(api: &Api, sku: &str, eshops: Value) -> String {
+    let body = json!({"eshops": eshops, "organisation": api.tenant.organisation, "productSku": sku,
+        "internalSku": sku, "name": "Mug", "imeiCheckRequired": false, "active": true});
+    api.post(&api.user, "/api/product", body).await.expect(201).json()["id"].as_str().unwrap().to_owned()
+}
+
+async fn rename(api: &Api, product: &str, name: &str) {
+    api.put(&api.user, &format!("/api/product/{product}"), json!({"name": name})).await.expect(200);
+}
+
+/// A page after a cursor.
+async fn page(api: &Api, reader: &str, query: &str) -> Value {
+    api.get(&api.user, &format!("{reader}/events?{query}")).await.expect(200).json()
+}
+
+fn names(page: &Value) -> Vec<&str> {
+    let events = page["events"].as_array().unwrap();
+    events.iter().map(|event| event["data"]["fields"]["name"].as_str().unwrap_or_default()).collect()
+}
+
+#[tokio::test]
+async fn it_reads_what_happened_since_it_was_made_in_order_and_from_where_it_is() {
+    let api = Api::new(&strangers().await).await;
+    let eshop = json!(api.tenant.eshop);
+    let mug = product(&api, "mug", json!([eshop])).await;
+    let reader = made(&api, json!({"event": "product_change"})).await;
+    for name in ["one", "two", "three"] {
+        rename(&api, &mug, name).await;
+    }
+    let first = page(&api, &reader, "limit=2").await;
+    assert_eq!(names(&first), ["one", "two"]);
+    let body = &first["events"][0];
+    assert_eq!((&body["type"], &body["eshops"]), (&json!("product_change"), &json!([eshop])));
+    assert!(body["webhookId"].is_string());
+    // without a position it is where it began
+    assert_eq!(names(&page(&api, &reader, "").await), ["one", "two", "three"]);
+    let next = first["next"].as_str().unwrap();
+    let second = page(&api, &reader, &format!("after={next}")).await;
+    assert_eq!((names(&second), &second["behindMs"]), (vec!["three"], &json!(0)));
+    api.put(&api.user, &format!("{reader}/position"), json!({"next": next})).await.expect(204);
+    assert_eq!(names(&page(&api, &reader, "limit=10").await), ["three"]);
+    let shown = api.get(&api.user, &reader).await.expect(200).json();
+    assert_eq!(shown["position"], json!(next));
+    assert!(shown["positionAt"].is_string() && shown["readAt"].is_string());
+    // at the end, the same place again until something comes
+    let end = second["next"].as_str().unwrap();
+    let nothing = page(&api, &reader, &format!("after={end}")).await;
+    assert_eq!((names(&nothing).len(), nothing["next"].as_str()), (0, Some(end)));
+    rename(&api, &mug, "four").await;
+    assert_eq!(names(&page(&api, &reader, &format!("after={end}")).await), ["four"]);
+}
+
+#[tokio::test]
+async fn it_hears_of_its_types_criteria_and_eshop_and_of_what_it_selects() {
+    let api = Api::new(&strangers().await).await;
+    let first = json!(api.tenant.eshop);
+    let second = json!({"organisation": api.tenant.organisation, "name": "Second", "active": true});
+    let second = api.post(&api.superadmin, "/api/eshop", second).await.expect(201).json()["id"].clone();
+    let all = made(&api, json!({})).await;
+    let of_second = json!({"eshop": second, "name": "of the second", "events": ["product_change"]});
+    let of_second = api.post(&api.user, PATH, of_second).await.expect(201).json();
+    let of_second = format!("{PATH}/{}", of_second["id"].as_str().unwrap());
+    let narrow = json!({"event": "product_change", "select": ["name"],
+        "criteria": {"eshop": {"eq": first}, "data.changedFields": {"eq": "name"}}});
+    let narrow = made(&api, narrow).await;
+    let both = product(&api, "both", json!([first, second])).await;
+    let one = product(&api, "one", json!([first])).await;
+    rename(&api, &both, "renamed").await;
+    api.put(&api.user, &format!("/api/product/{one}"), json!({"weight": 7})).await.expect(200);
+    let skus = |page: &Value| -> Vec<String> {
+        let events = page["events"].as_array().unwrap().iter();
+        events.map(|event| event["data"]["productSku"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(skus(&page(&api, &all, "").await), ["both", "one", "both", "one"]);
+    let found = page(&api, &of_second, "").await;
+    assert_eq!(skus(&found), ["both", "both"]);
+    assert!(found["events"][0].get("eshops").is_none(), "an e-shop is told of no other");
+    let found = page(&api, &narrow, "").await;
+    assert_eq!(skus(&found), ["both", "one", "both"]);
+    assert_eq!(found["events"][2]["data"]["fields"], json!({"name": "renamed"}));
+    // a change of it holds for what is read from then on
+    let select = json!({"select": null, "criteria": {"data.changedFields": {"eq": "weight"}}});
+    api.put(&api.user, &narrow, select).await.expect(200);
+    let found = page(&api, &narrow, "").await;
+    assert_eq!(found["events"].as_array().unwrap().last().unwrap()["data"]["fields"], json!({"weight": 7}));
+}
+
+#[tokio::test]
+async fn only_those_of_the_organisation_read_and_each_mistake_is_named() {
+    let api = Api::new(&strangers().await).await;
+    let other = Tenant::create(&api.services, "Toys").await.unwrap();
+    let foreign = other.token(&api.services, Role::User).await.unwrap();
+    let bound = api.tenant.eshop_token(&api.services).await.unwrap();
+    let connector = api.tenant.token(&api.services, Role::Connector).await.unwrap();
+    let reader = made(&api, json!({})).await;
+    for path in [reader.clone(), format!("{reader}/events"), format!("{reader}/snapshot?of=products")] {
+        api.get(&foreign, &path).await.expect(404);
+        api.get(&bound, &path).await.expect(404);
+        api.get(&connector, &path).await.expect(200);
+        api.get(&api.viewer, &path).await.expect(200);
+    }
+    let body = json!({"eshop": api.tenant.eshop, "name": "own"});
+    api.post(&bound, PATH, body.clone()).await.expect(403);
+    api.post(&api.viewer, PATH, body.clone()).await.expect(403);
+    assert_eq!(
+        api.post(&foreign, PATH, body.clone()).await.expect(400).violations(),
+        ["eshop unknown_reference"]
+    );
+    api.post(&connector, PATH, body).await.expect(201);
+    assert_eq!(
+        api.post(&api.user, PATH, json!({})).await.expect(400).violations(),
+        ["eshop required", "name required"]
+    );
+    for (query, violation) in [
+        ("limit=0", "limit out_of_range"),
+        ("limit=10001", "limit out_of_range"),
+        ("wait=61", "wait out_of_range"),
+        ("after=x", "after invalid_cursor"),
+        ("from=1", "from unknown_field"),
+    ] {
+        let refused = api.get(&api.user, &format!("{reader}/events?{query}")).await.expect(400).violations();
+        assert_eq!(refused, [violation]);
+    }
+    for (query, violation) in
+        [("", "of required"), ("?of=jobs", "of not_allowed"), ("?off=orders", "off unknown_field")]
+    {
+        let refused = api.get(&api.user, &format!("{reader}/snapshot{query}")).await.expect(400).violations();
+        assert_eq!(refused, [violation]);
+    }
+    let position = format!("{reader}/position");
+    let refused = api.put(&api.user, &position, json!({"next": "x"})).await.expect(400).violations();
+    assert_eq!(refused, ["next invalid_cursor"]);
+    // 32 of an organisation
+    for _ in 0..30 {
+        made(&api, json!({})).await;
+    }
+    let body = json!({"organisation": api.tenant.organisation, "name": "one more"});
+    assert_eq!(api.post(&api.user, PATH, body).await.expect(409).json()["code"], "quota_reached");
+    api.delete(&api.user, &reader).await.expect(204);
+    assert_eq!(api.get(&api.user, &format!("{reader}/events")).await.expect(410).json()["code"], "gone");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_change_that_began_before_the_reader_keeps_it_starting_and_is_in_the_first_load(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let api = Api::new(&options).await;
+    let owner = PgPool::connect_with(options).await.unwrap();
+    let mug = product(&api, "mug", json!([api.tenant.eshop])).await;
+    // a change that has looked who listens, and has not ended
+    let mut changing = owner.begin().await.unwrap();
+    for statement in [
+        "SELECT count(*) FROM event_reader",
+        "UPDATE product SET name = 'renamed meanwhile', version = version + 1",
+    ] {
+        sqlx::query(statement).execute(&mut *changing).await.unwrap();
+    }
+    let body = json!({"organisation": api.tenant.organisation, "name": "ERP"});
+    let reader = api.post(&api.user, PATH, body).await.expect(201).json();
+    assert_eq!(reader["starting"], json!(true));
+    let reader = format!("{PATH}/{}", reader["id"].as_str().unwrap());
+    // one that looks later is not waited for
+    let mut later = owner.begin().await.unwrap();
+    sqlx::query("SELECT count(*) FROM event_reader").execute(&mut *later).await.unwrap();
+    for path in [format!("{reader}/events"), format!("{reader}/snapshot?of=products")] {
+        let refused = api.get(&api.user, &path).await.expect(503);
+        assert_eq!(refused.header("retry-after"), Some("1"));
+    }
+    changing.commit().await.unwrap();
+    let first = page(&api, &reader, "").await;
+    assert_eq!(names(&first), Vec::<&str>::new(), "it began after that change");
+    later.rollback().await.unwrap();
+    let snapshot = api.get(&api.user, &format!("{reader}/snapshot?of=products")).await.expect(200).text;
+    assert!(snapshot.contains("renamed meanwhile"), "{snapshot}");
+    rename(&api, &mug, "later").await;
+    assert_eq!(names(&page(&api, &reader, "").await), ["later"]);
+}
+
+/// An event in a transaction of its own, as a change writes it.
+async fn written(connection: &mut sqlx::PgConnection, api: &Api, name: &str) {
+    sqlx::query(
+        "INSERT INTO event (id, type, organisation_id, entity_type, entity_id, data, eshops)
+         SELECT uuid_v7(), 'product_change', $1, 'product', gen_random_uuid(),
+                jsonb_build_object('fields', jsonb_build_object('name', $2::text)), ARRAY[$3::uuid]",
+    )
+    .bind(api.tenant.organisation)
+    .bind(name)
+    .bind(api.tenant.eshop)
+    .execute(connection)
+    .await
+    .unwrap();
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_is_committed_late_comes_late_and_nothing_waits_for_what_never_ends(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let api = Api::new(&options).await;
+    let owner = PgPool::connect_with(options).await.unwrap();
+    let reader = made(&api, json!({})).await;
+    let mut hung = owner.begin().await.unwrap();
+    written(&mut hung, &api, "never").await;
+    let mut late = owner.begin().await.unwrap();
+    written(&mut late, &api, "late").await;
+    written(&mut owner.acquire().await.unwrap(), &api, "early").await;
+    let first = page(&api, &reader, "").await;
+    assert_eq!(names(&first), ["early"]);
+    late.commit().await.unwrap();
+    let next = first["next"].as_str().unwrap();
+    let second = page(&api, &reader, &format!("after={next}")).await;
+    assert_eq!(names(&second), ["late"]);
+    // whoever reads from the beginning reads the same order
+    assert_eq!(names(&page(&api, &reader, "").await), ["early", "late"]);
+    hung.rollback().await.unwrap();
+    let next = second["next"].as_str().unwrap();
+    assert_eq!(names(&page(&api, &reader, &format!("after={next}")).await), Vec::<&str>::new());
+}
+
+/// Reads on, some events at a time, sometimes once more from a cursor before; returns what it got in order, each page once.
+async fn follow(api: &Api, reader: &str, seed: u64, until: &HashSet<String>) -> Vec<Value> {
+    let mut state = seed;
+    // numbers below this one, the same for each seed
+    let mut below = |most: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(state >> 33).unwrap() % most
+    };
+    let (mut pages, mut after): (Vec<(String, Vec<Value>)>, String) = (Vec::new(), String::new());
+    let end = std::time::Instant::now() + Duration::from_mins(1);
+    loop {
+        let limit = 1 + below(40);
+        let query = if after.is_empty() { String::new() } else { format!("&after={after}") };
+        let read = page(api, reader, &format!("limit={limit}{query}")).await;
+        let next = read["next"].as_str().unwrap().to_owned();
+        pages.push((after.clone(), read["events"].as_array().unwrap().clone()));
+        after = next;
+        if below(10) == 0 {
+            // it has crashed before it stored where it was
+            let back = below(pages.len());
+            after.clone_from(&pages[back].0);
+            pages.truncate(back);
+        }
+        let seen = pages.iter().flat_map(|(_, events)| events);
+        let seen: HashSet<&str> = seen.map(|event| event["webhookId"].as_str().unwrap()).collect();
+        if !until.is_empty() && until.iter().all(|id| seen.contains(id.as_str())) {
+            return pages.into_iter().flat_map(|(_, events)| events).collect();
+        }
+        assert!(std::time::Instant::now() < end, "{} of {}", seen.len(), until.len());
+        tokio::task::yield_now().await;
+        if until.is_empty() && pages.len() > 60 {
+            return pages.into_iter().flat_map(|(_, events)| events).collect();
+        }
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn beside_many_writers_each_event_comes_once_in_one_order_that_is_that_of_versions(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let api = Api::new(&options).await;
+    let owner = PgPool::connect_with(options).await.unwrap();
+    let mut products = Vec::new();
+    for n in 0..8 {
+        products.push(product(&api, &format!("mug-{n}"), json!([api.tenant.eshop])).await);
+    }
+    let readers = [made(&api, json!({})).await, made(&api, json!({})).await];
+    let writing = async {
+        let of = async |n: usize| {
+            for change in 0..12 {
+                let mug = &products[(n + change) % products.len()];
+                rename(&api, mug, &format!("{n}.{change}")).await;
+            }
+        };
+        futures::future::join_all((0..16).map(of)).await;
+    };
+    // also while they write, from cursors in the middle of everything
+    let nothing = HashSet::new();
+    tokio::join!(writing, follow(&api, &readers[0], 1, &nothing), follow(&api, &readers[1], 2, &nothing));
+    let all: Vec<String> = sqlx::query_scalar("SELECT id::text FROM event").fetch_all(&owner).await.unwrap();
+    let all: HashSet<String> = all.into_iter().collect();
+    assert_eq!(all.len(), 16 * 12);
+    let (one, other) = tokio::join!(follow(&api, &readers[0], 3, &all), follow(&api, &readers[1], 4, &all));
+    let ids = |events: &[Value]| -> Vec<String> {
+        events.iter().map(|event| event["webhookId"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(ids(&one).len(), all.len(), "each once");
+    assert_eq!(ids(&one), ids(&other), "one order");
+    let mut versions: HashMap<&str, i64> = HashMap::new();
+    for event in &one {
+        let version = event["data"]["version"].as_i64().unwrap();
+        let before = versions.insert(event["id"].as_str().unwrap(), version);
+        assert!(before.is_none_or(|before| before < version), "{event}");
+    }
+}
+
+#[tokio::test]
+async fn who_waits_is_told_when_something_comes_and_a_snapshot_says_where_to_read_on() {
+    let api = Api::new(&strangers().await).await;
+    let reader = made(&api, json!({"event": "product_change"})).await;
+    let mug = product(&api, "mug", json!([api.tenant.eshop])).await;
+    let cup = product(&api, "cup", json!([api.tenant.eshop])).await;
+    let snapshot = api.get(&api.user, &format!("{reader}/snapshot?of=products")).await.expect(200);
+    assert_eq!(snapshot.header("content-type"), Some("application/x-ndjson"));
+    let lines: Vec<Value> = snapshot.text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 3);
+    assert_eq!(lines[2]["rows"], 2);
+    let ids: HashSet<&str> = lines[..2].iter().map(|record| record["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, HashSet::from([mug.as_str(), cup.as_str()]));
+    let next = lines[2]["next"].as_str().unwrap();
+    let path = format!("{reader}/events?wait=30&after={next}");
+    let changing = async {
+        tokio::task::yield_now().await;
+        rename(&api, &mug, "awaited").await;
+    };
+    let (waited, ()) = tokio::join!(api.get(&api.user, &path), changing);
+    assert_eq!(names(&waited.expect(200).json()), ["awaited"]);
+    for of in ["stocks", "orders"] {
+        let empty = api.get(&api.user, &format!("{reader}/snapshot?of={of}")).await.expect(200).text;
+        assert_eq!(empty.lines().count(), 1, "{of}: {empty}");
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_cursor_of_before_a_restore_or_of_too_long_ago_is_gone(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let api = Api::new(&options).await;
+    let owner = PgPool::connect_with(options).await.unwrap();
+    let reader = made(&api, json!({})).await;
+    let other = made(&api, json!({})).await;
+    let mug = product(&api, "mug", json!([api.tenant.eshop])).await;
+    let next = page(&api, &reader, "").await["next"].as_str().unwrap().to_owned();
+    let position = format!("{reader}/position");
+    api.put(&api.user, &position, json!({"next": next})).await.expect(204);
+    sqlx::query("UPDATE pulse SET epoch = epoch + 1").execute(&owner).await.unwrap();
+    let refused = api.get(&api.user, &format!("{reader}/events?after={next}")).await.expect(410);
+    assert_eq!(
+        (refused.violations(), &refused.json()["code"]),
+        (vec!["after restored".to_owned()], &json!("gone"))
+    );
+    let of_position = api.put(&api.user, &position, json!({"next": next})).await.expect(410);
+    assert_eq!(of_position.violations(), ["next restored"]);
+    // who keeps its place at the service is told as well, and so is who never stored one
+    let stored = api.get(&api.user, &format!("{reader}/events")).await.expect(410);
+    assert_eq!(stored.violations(), ["after restored"]);
+    assert_eq!(
+        api.get(&api.user, &format!("{other}/events")).await.expect(410).violations(),
+        ["after restored"]
+    );
+    // from a snapshot it goes on
+    let snapshot = api.get(&api.user, &format!("{reader}/snapshot?of=products")).await.expect(200).text;
+    let last: Value = serde_json::from_str(snapshot.lines().last().unwrap()).unwrap();
+    api.put(&api.user, &position, json!({"next": last["next"]})).await.expect(204);
+    rename(&api, &mug, "after it").await;
+    assert_eq!(names(&page(&api, &reader, "").await), ["after it"]);
+    sqlx::query("UPDATE event_reader_position SET position = NULL, position_at = NULL")
+        .execute(&owner)
+        .await
+        .unwrap();
+    // as that of a reader that began 38 days ago
+    let old = "UPDATE event_reader_position SET epoch = 2, beginning = translate(encode(convert_to(
+                   '2.' || (SELECT system_identifier FROM pg_control_system()) || '.0.' || (extract(epoch FROM now() - interval '38 days') * 1e6)::bigint || '.700:700:', 'UTF8'), 'base64'), '+/=' || chr(10), '-_')";
+    sqlx::query(old).execute(&owner).await.unwrap();
+    let refused = api.get(&api.user, &format!("{reader}/events")).await.expect(410);
+    assert_eq!(refused.violations(), ["after expired"]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn rows_of_a_restored_dump_are_not_new(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = Api::new(&options).await;
+    let owner = PgPool::connect_with(options).await.unwrap();
+    // written by a transaction of elsewhere, whose number comes soon here: a thousand of them, one after the other
+    let foreign = "INSERT INTO event (id, type, organisation_id, entity_type, entity_id, data, eshops, written_by)
+                   SELECT uuid_v7(), 'product_change', $1, 'product', gen_random_uuid(), '{\"fields\": {\"name\": \"foreign\"}}', ARRAY[$2::uuid],
+                          (pg_current_xact_id()::text::bigint + n)::text::xid8 FROM generate_series(5, 2000) AS n";
+    sqlx::query(foreign).bind(api.tenant.organisation).bind(api.tenant.eshop).execute(&owner).await.unwrap();
+    let reader = made(&api, json!({})).await;
+    let began = page(&api, &reader, "").await;
+    assert_eq!((names(&began).len(), &began["behindMs"]), (0, &json!(0)), "they do not keep it from its end");
+    let mug = product(&api, "mug", json!([api.tenant.eshop])).await;
+    for n in 0..20 {
+        rename(&api, &mug, &format!("mug {n}")).await;
+    }
+    let read = page(&api, &reader, "").await;
+    assert_eq!(names(&read).len(), 21, "{read}");
+    assert!(!names(&read).contains(&"foreign"));
+}
