@@ -31,6 +31,7 @@ mod orders;
 mod partners;
 mod plan;
 mod proxy;
+mod reading;
 pub mod report;
 mod server;
 mod set_back;
@@ -68,6 +69,7 @@ use self::partners::Partner;
 pub use self::plan::Effort;
 use self::plan::{Fault, KILLS, Plan, Step, Which};
 use self::proxy::{Network, Proxy};
+use self::reading::Reading;
 pub use self::report::Report;
 use self::report::{Check, Injected};
 use self::server::{Disk, Postgres};
@@ -138,6 +140,8 @@ async fn on(
     }
     let shop = Shop::open("bad certificate", None).await?;
     shops.push(subscribe(&caller, &tenant, shop, &plain, Some(impostor.url())).await?);
+    let readings =
+        [Reading::open(&caller, &tenant, "one").await?, Reading::open(&caller, &tenant, "other").await?];
     // which is true: the fake BaseLinker has just started to count
     services::nothing_was_sent_before(&check::queues(site)?).await?;
     let mut psql = connect(site).await?;
@@ -171,6 +175,7 @@ async fn on(
     tokio::try_join!(
         load.offer(seed, until),
         minder.mind(seed, until),
+        try_join_all(readings.iter().zip(1..).map(|(one, n)| one.read(&load.caller, seed + n, until))),
         neighbour.flood(seed, until),
         orders::sell(&merchants, seed, until),
         warehouses::trade(&warehouses, seed, 0, until),
@@ -220,7 +225,9 @@ async fn on(
         merchants: &merchants,
         warehouses: &warehouses,
     };
+    try_join_all(readings.iter().map(|one| one.conclude(&load.caller))).await?;
     let mut checks = check::all(site, cast, &course).await?;
+    checks.extend(reading::check(&mut connect(site).await?, &readings).await?);
     checks.insert(0, Check::new("all comes to rest", 1, left));
     let believed = impostor.believed();
     let found = (believed > 0).then(|| format!("{believed} times")).into_iter().collect();

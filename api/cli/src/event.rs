@@ -22,7 +22,7 @@ const WAIT: (u64, Duration) = (30, Duration::from_mins(1));
 #[derive(Debug, Subcommand)]
 pub(super) enum EventCommand {
     /// List readers.
-    Readers(Readers),
+    List(List),
     /// Create a reader, and print its id.
     Create(Create),
     /// Print the events of a reader, one JSON object a line.
@@ -34,7 +34,7 @@ pub(super) enum EventCommand {
 }
 
 #[derive(Args, Debug)]
-pub(super) struct Readers {
+pub(super) struct List {
     #[command(flatten)]
     part: Part<100>,
 }
@@ -93,7 +93,7 @@ pub(super) struct Snapshot {
 impl EventCommand {
     pub(super) async fn run(self) -> anyhow::Result<Exit> {
         match self {
-            Self::Readers(Readers { part }) => {
+            Self::List(List { part }) => {
                 let columns = [
                     ("id", "id"),
                     ("name", "name"),

@@ -49,7 +49,7 @@ pub(super) async fn show(
         (standing(&visit, &found, &eshops, webhooks.as_deref(), now))
         @if !wrong.is_empty() { (list(&wrong, "", now)) }
         (table(&eshops, can_read, now))
-        @if let Some(webhooks) = &webhooks { (webhook::list::section(&visit, &here, "Webhooks of all e-shops", webhooks, &html! {})) }
+        @if let Some(webhooks) = &webhooks { (webhook::list::section(&visit, &here, "Webhooks of the organisation", webhooks, &html! {})) }
         (timeline::draw(&visit.asked, &refused, &here, id.get(), &past, now))
     };
     let page = visit.page(Section::Syncs, &found.name, &content);

@@ -401,8 +401,10 @@ pub(super) fn body() -> Said {
         .optional("status", either([any_text(), any_integer()]))
         .optional("orderNumber", either([any_text(), any_integer()]))
         .required("data", any_object())
+        .optional("webhookId", id())
         .explain(&[
             ("id", "The record that changed."),
+            ("webhookId", "In a batch, and for a reader: the id of the event."),
             ("timestamp", "When the record changed: its `changedAt`."),
             (
                 "test",

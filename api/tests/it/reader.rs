@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
+use longshore_domain::webhook::reader;
 use longshore_kernel::access::Role;
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
@@ -413,4 +414,58 @@ async fn rows_of_a_restored_dump_are_not_new(_: PgPoolOptions, options: PgConnec
     let read = page(&api, &reader, "").await;
     assert_eq!(names(&read).len(), 21, "{read}");
     assert!(!names(&read).contains(&"foreign"));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn the_upkeep_makes_moments_thins_them_and_removes_who_is_not_read(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let api = Api::new(&options).await;
+    let owner = PgPool::connect_with(options).await.unwrap();
+    let ticks = async || -> Vec<i64> {
+        sqlx::query_scalar("SELECT n FROM event_tick ORDER BY n").fetch_all(&owner).await.unwrap()
+    };
+    let execute = async |sql: &'static str| {
+        sqlx::query(sql).execute(&owner).await.unwrap();
+    };
+    let reader = made(&api, json!({})).await;
+    let mug = product(&api, "mug", json!([api.tenant.eshop])).await;
+    let db = &api.services.db;
+    // where nobody reads, there is a moment a minute, if there is something new
+    assert_eq!((reader::keep(db).await.unwrap(), ticks().await), (0, vec![1]));
+    execute("UPDATE event_tick SET at = at - interval '1 minute'").await;
+    assert_eq!((reader::keep(db).await.unwrap(), ticks().await), (1, vec![1, 2]));
+    execute("UPDATE event_tick SET at = at - interval '1 minute'").await;
+    assert_eq!(reader::keep(db).await.unwrap(), 0, "nothing is new");
+
+    // after an hour, the last of a minute is enough, also for a cursor of one that is gone
+    rename(&api, &mug, "one").await;
+    let one = page(&api, &reader, "").await;
+    rename(&api, &mug, "two").await;
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    page(&api, &reader, &format!("after={}", one["next"].as_str().unwrap())).await;
+    rename(&api, &mug, "three").await;
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    page(&api, &reader, "").await;
+    execute("UPDATE event_tick SET at = date_trunc('minute', now()) - interval '2 hours' + n * interval '1 second'").await;
+    let before = ticks().await;
+    reader::thin(db, 1_000).await.unwrap();
+    assert_eq!(ticks().await, before[before.len() - 1..]);
+    let rest = page(&api, &reader, &format!("after={}", one["next"].as_str().unwrap())).await;
+    assert_eq!(names(&rest), ["two", "three"]);
+    // the last one of an organisation is kept, however old: the next one has a higher number
+    execute("UPDATE event_tick SET at = at - interval '40 days'").await;
+    reader::thin(db, 1_000).await.unwrap();
+    assert_eq!(ticks().await, before[before.len() - 1..]);
+
+    assert_eq!(reader::forget(&api.services).await.unwrap(), 0);
+    execute("UPDATE event_reader_position SET read_at = read_at - interval '31 days'").await;
+    assert_eq!(reader::forget(&api.services).await.unwrap(), 1);
+    api.get(&api.user, &reader).await.expect(410);
+    let by: String = sqlx::query_scalar("SELECT actor_type FROM audit WHERE action = 'event_reader.delete'")
+        .fetch_one(&owner)
+        .await
+        .unwrap();
+    assert_eq!(by, "schedule");
 }

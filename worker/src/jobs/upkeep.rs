@@ -113,10 +113,10 @@ pub async fn run(context: WorkerContext, task: String) {
     }
 }
 
-/// Makes and removes the moments between which readers read.
+/// Makes and removes the moments between which readers read, and removes readers that nobody reads.
 async fn readers(context: &WorkerContext) -> Result<u64, Problem> {
     let db = &context.services.db;
-    let made = reader::keep(db).await?;
+    let made = reader::keep(db).await? + reader::forget(&context.services).await?;
     Ok(made + all(context, BATCH, || reader::thin(db, BATCH)).await?)
 }
 

@@ -26,7 +26,7 @@ use crate::list::fields::event_reader::EVENT_READER;
 use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
-use longshore_kernel::context::Context;
+use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::database::Database;
 use longshore_kernel::echo::Echo;
 use longshore_kernel::ids::{EshopId, EventReaderId, OrganisationId};
@@ -38,6 +38,9 @@ use longshore_kernel::tombstone;
 
 /// Readers of an organisation.
 pub const MOST: i64 = 32;
+
+/// Days after which a reader that nobody reads is removed.
+const UNREAD_DAYS: i32 = 30;
 
 /// How long a creation waits until the reader has begun.
 const SETTLES_WITHIN: Duration = Duration::from_secs(2);
@@ -263,14 +266,38 @@ pub async fn delete(services: &Services, context: &Context, id: EventReaderId) -
     let mut change = Change::begin(services).await?;
     lock(change.connection(), id).await?;
     find(change.connection(), context.scope(), id).await?;
+    remove(&mut change, &context.origin, &[id]).await?;
+    change.answer(context.claim, Answer::done()).await
+}
+
+/// Removes readers that nobody has read for [`UNREAD_DAYS`]: changes are events for them. Returns how many.
+pub async fn forget(services: &Services) -> Result<u64, Problem> {
+    let mut change = Change::begin(services).await?;
+    let unread = sqlx::query_scalar!(
+        r#"SELECT r.id AS "id: EventReaderId" FROM event_reader r JOIN event_reader_position p ON p.reader_id = r.id
+           WHERE coalesce(p.read_at, r.created_at) < now() - make_interval(days => $1)
+           ORDER BY r.id LIMIT $2 FOR UPDATE OF r SKIP LOCKED"#,
+        UNREAD_DAYS,
+        MOST,
+    )
+    .fetch_all(change.connection())
+    .await?;
+    if !unread.is_empty() {
+        remove(&mut change, &Origin::schedule("upkeep"), &unread).await?;
+    }
+    change.commit().await?;
+    Ok(unread.len() as u64)
+}
+
+async fn remove(change: &mut Change<'_>, origin: &Origin, ids: &[EventReaderId]) -> Result<(), Problem> {
     let recorded = record_change!(
         change.connection(),
-        context.origin,
+        origin,
         "event_reader.delete",
         ENTITY,
         None,
         "WITH made AS (
-             DELETE FROM event_reader WHERE id = $9 RETURNING *
+             DELETE FROM event_reader WHERE id = ANY ($9) RETURNING *
          ), buried AS (
              INSERT INTO tombstone (entity_type, entity_id, organisation_id, eshop_id, deleted_by)
              SELECT $7, id, organisation_id, eshop_id, $3 FROM made
@@ -282,11 +309,11 @@ pub async fn delete(services: &Services, context: &Context, id: EventReaderId) -
                     '{}'::jsonb AS data
              FROM made
          )",
-        id.get(),
+        ids as &[EventReaderId],
     )
     .await?;
     change.note(recorded);
-    change.answer(context.claim, Answer::done()).await
+    Ok(())
 }
 
 /// Stores where a reader is (`PUT /api/event-reader/{id}/position`): reading without `after` goes on there.

@@ -1,6 +1,6 @@
 //! Reading: the events of an organisation, in one order for all.
 //!
-//! What is read next is a *window*: what was committed between two moments ([`begin`](super::begin)), in the order of the ids. Version
+//! What is read next is a *window*: what was committed between two moments ([`begin`]), in the order of the ids. Version
 //! n+1 of a record is written after n was committed, or in its transaction, so windows, and ids within one, keep the order of versions. A
 //! transaction that hangs is in the window in which it ends, and delays nobody.
 
