@@ -19,6 +19,7 @@ use self::cursor::{Cursor, Line};
 pub use self::watch::EventWatch;
 use super::subscription::choice::{Choice, Named, Source, Whose, of_source};
 use super::subscription::filter::Filter;
+use super::subscription::room;
 use super::subscription::stored::Subscribed;
 use crate::list;
 use crate::list::document::Condition;
@@ -31,7 +32,7 @@ use longshore_kernel::database::Database;
 use longshore_kernel::echo::Echo;
 use longshore_kernel::ids::{EshopId, EventReaderId, OrganisationId};
 use longshore_kernel::input::{Object, Reader, Schema, object, text};
-use longshore_kernel::problem::{FORBIDDEN, Problem, QUOTA_REACHED, UNAVAILABLE, Violation};
+use longshore_kernel::problem::{FORBIDDEN, Problem, UNAVAILABLE, Violation};
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
 use longshore_kernel::tombstone;
@@ -140,7 +141,7 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
     let Source { organisation, eshop, .. } = source;
     let id = EventReaderId::new();
     let mut change = Change::begin(services).await?;
-    must_have_room(change.connection(), organisation).await?;
+    room::of_readers(change.connection(), organisation, MOST).await?;
     let matches = new.filter.compiled(change.connection(), &new.conditions).await?;
     let recorded = record_change!(
         change.connection(),
@@ -378,29 +379,6 @@ async fn begun(
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     list::find(&services.db.main, &EVENT_READER, scope, id).await.ok()?
-}
-
-/// Refuses one more reader of an organisation that has as many as it may. Concurrent creations follow each other.
-async fn must_have_room(connection: &mut PgConnection, organisation: OrganisationId) -> Result<(), Problem> {
-    sqlx::query!(
-        "SELECT pg_advisory_xact_lock(hashtextextended('event readers of ' || $1::uuid, 0))",
-        organisation.get(),
-    )
-    .execute(&mut *connection)
-    .await?;
-    let there = sqlx::query_scalar!(
-        r#"SELECT count(*) AS "n!" FROM event_reader WHERE organisation_id = $1"#,
-        organisation.get(),
-    )
-    .fetch_one(connection)
-    .await?;
-    if there < MOST {
-        return Ok(());
-    }
-    let detail = format!(
-        "the organisation has {there} readers and may have {MOST}: delete one that is no longer read"
-    );
-    Err(Problem::new(&QUOTA_REACHED, detail))
 }
 
 async fn shown(

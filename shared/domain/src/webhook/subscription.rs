@@ -6,12 +6,12 @@
 pub(super) mod choice;
 mod edit;
 pub(super) mod filter;
+pub(super) mod room;
 mod rotation;
 pub(super) mod stored;
 mod trial;
 
 use serde_json::Value;
-use sqlx::PgConnection;
 
 use self::choice::{Source, of_source};
 use self::edit::{Edit, NewWebhook};
@@ -29,7 +29,7 @@ use longshore_kernel::cause::causes;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
 use longshore_kernel::ids::{EshopId, WebhookId};
-use longshore_kernel::problem::{Problem, QUOTA_REACHED};
+use longshore_kernel::problem::Problem;
 use longshore_kernel::quota::Kind;
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
@@ -46,7 +46,7 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
     let sealed = seal_authentication(&services.vault, id, &new.authentication)?;
     let mut change = Change::begin(services).await?;
     change.must_have_room(organisation, Kind::Webhook).await?;
-    has_room(change.connection(), source, services.outbound.webhooks_per_eshop).await?;
+    room::of_webhooks(change.connection(), source, services.outbound.webhooks_per_eshop).await?;
     let Settings { subscribed, filter, .. } = &new.settings;
     let matches = filter.compiled(change.connection(), &new.conditions).await?;
     let recorded = record_change!(
@@ -104,29 +104,6 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
     let webhook = shown(change.connection(), scope, id).await?;
     let stored = Answer::created(location(id), webhook.version, webhook.json);
     secret::answer_with(change, context, stored, &secret).await
-}
-
-/// Refuses one more webhook of an e-shop, or of an organisation itself, that has as many as it may. A concurrent creation of the same
-/// waits until this transaction ends.
-async fn has_room(
-    connection: &mut PgConnection,
-    Source { id, eshop, .. }: Source,
-    most: u16,
-) -> Result<(), Problem> {
-    // the names of locks of other kinds have other beginnings
-    sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended('webhooks of ' || $1::uuid, 0))", id,)
-        .execute(&mut *connection)
-        .await?;
-    // a separate statement: it sees what earlier ones have committed
-    let there = sqlx::query_scalar!(r#"SELECT count(*) AS "n!" FROM webhook WHERE source_id = $1"#, id,)
-        .fetch_one(connection)
-        .await?;
-    if there < i64::from(most) {
-        return Ok(());
-    }
-    let whose = if eshop.is_some() { "the e-shop has" } else { "the organisation itself has" };
-    let detail = format!("{whose} {there} webhooks and may have {most}: delete one that is no longer needed");
-    Err(Problem::new(&QUOTA_REACHED, detail))
 }
 
 /// Changes a webhook (`PUT /api/eshop-webhook/{id}`): the given fields; the others stay. `check` refuses a version.
