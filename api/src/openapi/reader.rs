@@ -35,7 +35,7 @@ pub(super) fn operations() -> Vec<Operation> {
         operation(handlers::read_events, "Reads events")
             .says("The events after a cursor, the oldest first, at most 4 MiB. Without `after`, those behind the stored position. With `wait`, as soon as there is one. 410: nothing goes on there, read a snapshot. 503 while the reader is starting.")
             .query("after", text(1..=16_384), None)
-            .query("limit", integer(1..=MOST.into()), None)
+            .query("limit", integer(1..=i64::try_from(MOST).unwrap_or(i64::MAX)), None)
             .query("wait", integer(0..=60), None)
             .schema("EventPage", page())
             .answers(200, "The events.", named("EventPage"), Some(json!({"events": [], "next": CURSOR, "behindMs": 0})))

@@ -43,11 +43,16 @@ pub async fn answer_within(
     ListRequest { body, form }: ListRequest,
 ) -> Result<Response, Failure> {
     let listed = list::answer(services, resource, scope, within.into(), body, form, READER_TIMEOUT).await?;
-    let answer = match listed {
+    Ok(in_form(form, &resource.name.replace(' ', "-"), sent(listed))?)
+}
+
+/// A list, whole or piece by piece.
+#[must_use]
+pub fn sent(listed: Listed) -> Response {
+    match listed {
         Listed::Whole(text) => view::json(text),
         Listed::Stream(first, stream) => send(first, stream),
-    };
-    Ok(in_form(form, &resource.name.replace(' ', "-"), answer)?)
+    }
 }
 
 /// An answer in its form: in JSON as it is, in CSV as a file with that name.
@@ -84,4 +89,4 @@ pub fn send(first: String, stream: Stream) -> Response {
 /// The answer cannot be completed.
 #[derive(Debug, thiserror::Error)]
 #[error("the list was interrupted")]
-pub struct BrokenOff;
+struct BrokenOff;

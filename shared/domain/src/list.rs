@@ -92,7 +92,7 @@ pub enum Form {
     Json,
     /// A line of field names, and a line for each record (`docs/reference/lists.md#csv`).
     Csv,
-    /// Each record as JSON, in a line of its own.
+    /// Each record as JSON, in a line of its own; the last one has where to read on, and how many there are.
     Lines,
 }
 
@@ -109,6 +109,8 @@ pub struct Request {
     after: Option<After>,
     count: &'static str,
     nested: bool,
+    /// What the last line of [`Form::Lines`] says.
+    read_on: Option<String>,
 }
 
 /// Where a page begins that has a cursor.
@@ -184,6 +186,7 @@ impl Request {
                 // lines have no place for it
                 count: if form == Form::Json { count } else { UNCOUNTED },
                 nested,
+                read_on: None,
             };
             if let Some(after) = after {
                 if offset > 0 {
@@ -316,6 +319,16 @@ pub enum Listed {
     Stream(String, Stream),
 }
 
+impl Listed {
+    async fn of(mut stream: Stream) -> Result<Self, Problem> {
+        match stream.next().await? {
+            Some(Piece::Last(text)) => Ok(Self::Whole(text)),
+            Some(Piece::More(text)) => Ok(Self::Stream(text, stream)),
+            None => Err(Problem::internal("a list ended before it began")),
+        }
+    }
+}
+
 /// Answers a list: a page, or every match where no limit is given. What is larger than a mebibyte is sent while it is read, so
 /// that no answer is as large in memory as it is on the wire; `patience` is how long its reader may leave a piece of it unread.
 /// Only records that satisfy `within` are listed: criteria that the caller did not choose, or nothing.
@@ -344,23 +357,20 @@ pub async fn answer(
         }
     }
     let pool = if request.limit.is_some() { &services.db.lists } else { &services.db.streams };
-    let mut stream = Stream::open(pool, scope.clone(), request, patience).await?;
-    Ok(match stream.next().await? {
-        Some(Piece::Last(text)) => Listed::Whole(text),
-        Some(Piece::More(text)) => Listed::Stream(text, stream),
-        None => return Err(Problem::internal("a list ended before it began")),
-    })
+    Listed::of(Stream::open(pool, scope.clone(), request, patience).await?).await
 }
 
-/// All records of a scope in one snapshot of the database, each in a line of its own.
+/// All records of a scope in one snapshot of the database, each in a line of its own; the last one is `{"next", "rows"}`.
 pub async fn lines(
     services: &Services,
     resource: &'static Resource,
     scope: Scope,
+    next: String,
     patience: Duration,
-) -> Result<Stream, Problem> {
+) -> Result<Listed, Problem> {
     let request = Request::read_for(Form::Lines, resource, Vec::new(), None)?;
-    Stream::open(&services.db.streams, scope, request, patience).await
+    let request = Request { read_on: Some(next), ..request };
+    Listed::of(Stream::open(&services.db.streams, scope, request, patience).await?).await
 }
 
 /// Answers a page, whole: `{"results":[…],"paging":{…}}`. For callers within the service.
@@ -467,8 +477,13 @@ impl Request {
 
     /// What it ends with.
     fn end(&self, text: &mut String, returned: i64, total: Total, next: Option<&str>) {
-        if self.form == Form::Json {
-            text.push_str(&tail(self.from(), returned, total, next));
+        match self.form {
+            Form::Json => text.push_str(&tail(self.from(), returned, total, next)),
+            Form::Csv => {}
+            Form::Lines => {
+                text.push_str(&json!({ "next": self.read_on, "rows": returned }).to_string());
+                text.push('\n');
+            }
         }
     }
 }

@@ -3,11 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::body::Body;
 use axum::extract::{FromRequestParts, State};
-use axum::response::{IntoResponse as _, Response};
-use bytes::Bytes;
-use futures::stream;
+use axum::response::Response;
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
@@ -17,15 +14,14 @@ use longshore_domain::list::fields::expedition::EXPEDITION;
 use longshore_domain::list::fields::product::PRODUCT;
 use longshore_domain::list::fields::stock::PRODUCT_STOCK;
 use longshore_domain::list::resource::Resource;
-use longshore_domain::list::stream::Piece;
 use longshore_domain::webhook::reader::{self, feed};
 use longshore_http::app::App;
+use longshore_http::extract::lines::NDJSON;
 use longshore_http::extract::{Failure, Id, IfMatch, JsonBody, ListRequest, May, Once, permit, query, wait};
 use longshore_kernel::access::Scope;
 use longshore_kernel::ids::EventReaderId;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
-use serde_json::json;
 
 use crate::routes::{list as lists, view};
 
@@ -111,9 +107,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Asked {
             match name {
                 "after" => asked.events.after = Some(value.to_owned()),
                 "limit" => {
-                    let most = u64::from(feed::MOST.unsigned_abs());
-                    let limit = query::integer("limit", value, 1, most, "")?;
-                    asked.events.limit = i32::try_from(limit).unwrap_or(feed::MOST);
+                    asked.events.limit = query::integer("limit", value, 1, feed::MOST, "")?;
                 }
                 _ => asked.wait = wait::seconds(value)?,
             }
@@ -187,26 +181,8 @@ pub async fn read_snapshot(
         Some(eshop) => Scope::Eshop { organisation, eshop },
         None => Scope::Organisations([organisation].into()),
     };
-    let records = list::lines(&services, resource, scope, lists::READER_TIMEOUT).await?;
-    let pieces = stream::unfold(Some((records, 0_usize)), move |state| {
-        let next = next.clone();
-        async move {
-            let (mut records, mut rows) = state?;
-            match records.next().await {
-                Ok(Some(Piece::More(text))) => {
-                    rows += text.matches('\n').count();
-                    Some((Ok(Bytes::from(text)), Some((records, rows))))
-                }
-                Ok(Some(Piece::Last(mut text))) => {
-                    rows += text.matches('\n').count();
-                    text.push_str(&json!({"next": next, "rows": rows}).to_string());
-                    text.push('\n');
-                    Some((Ok(Bytes::from(text)), None))
-                }
-                Ok(None) | Err(_) => Some((Err(lists::BrokenOff), None)),
-            }
-        }
-    });
-    let lines = [(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"))];
-    Ok((lines, Body::from_stream(pieces)).into_response())
+    let listed = list::lines(&services, resource, scope, next, lists::READER_TIMEOUT).await?;
+    let mut answer = lists::sent(listed);
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(NDJSON));
+    Ok(answer)
 }

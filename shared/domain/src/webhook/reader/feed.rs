@@ -21,10 +21,10 @@ use longshore_kernel::problem::{GONE, Problem, Violation};
 use longshore_kernel::services::Services;
 
 /// Events of an answer at most.
-pub const MOST: i32 = 10_000;
+pub const MOST: u64 = 10_000;
 
 /// Events of an answer without a limit.
-pub const USUAL: i32 = 1_000;
+pub const USUAL: u64 = 1_000;
 
 /// Bytes of an answer; the last event may go past them.
 const MOST_BYTES: usize = 4 * 1024 * 1024;
@@ -41,7 +41,7 @@ pub struct Asked {
     /// Where it goes on; nothing: at the stored position, or at the beginning.
     pub after: Option<String>,
     /// Events at most.
-    pub limit: i32,
+    pub limit: u64,
 }
 
 /// What was read.
@@ -82,10 +82,10 @@ pub async fn read(
     let reader = must_be_settled(services, scope, reader).await?;
     let mut cursor = place(&reader, "after", asked.after.as_deref())?;
     let mut connection = services.db.main.acquire().await?;
-    let (mut events, mut count) = (String::new(), 0);
+    let mut body = Body::default();
     let (mut is_end, began) = (false, Instant::now());
-    let wanted = usize::try_from(asked.limit).unwrap_or(1);
-    while count < wanted && events.len() < MOST_BYTES && began.elapsed() < LOOKS_FOR {
+    let wanted = usize::try_from(asked.limit).map_err(Problem::internal)?;
+    while body.count < wanted && !body.is_full() && began.elapsed() < LOOKS_FOR {
         let (until, last) = match cursor.within.take() {
             Some((until, last)) => (until, last),
             None => match begin::first_after(&mut connection, reader.organisation, cursor.done.n).await? {
@@ -106,46 +106,64 @@ pub async fn read(
                 }
             },
         };
-        let most = wanted - count;
+        let most = wanted - body.count;
         let found = window(&mut connection, &reader, &cursor.done, &until, last, most).await?;
-        let is_whole = found.len() < most;
-        let mut read_to = last;
-        for some in found.chunks(AT_ONCE) {
-            if events.len() >= MOST_BYTES {
-                break;
-            }
-            for row in contents(&mut connection, some).await? {
-                if events.len() >= MOST_BYTES {
-                    break;
-                }
-                read_to = row.id;
-                if count > 0 {
-                    events.push(',');
-                }
-                row.write(&reader, &mut events);
-                count += 1;
-            }
-        }
-        if is_whole && found.last().is_none_or(|last| *last == read_to) {
+        let read_to = body.take(&mut connection, &reader, &found).await?;
+        if found.len() < most && read_to == found.last().copied() {
             cursor.done = until;
         } else {
-            cursor.within = Some((until, read_to));
+            cursor.within = Some((until, read_to.unwrap_or(last)));
         }
     }
     note_read(&mut connection, id).await?;
     let read_to = cursor.within.as_ref().map_or(&cursor.done, |(until, _)| until).at;
     let behind = if is_end { 0 } else { (reader.now - read_to).num_milliseconds().max(1) };
     let next = cursor.to_string();
-    let json = format!(r#"{{"events":[{events}],"next":{},"behindMs":{behind}}}"#, json!(next));
-    Ok(Page { json, events: count, organisation: reader.organisation, is_end, next })
+    let json = format!(r#"{{"events":[{}],"next":{},"behindMs":{behind}}}"#, body.events, json!(next));
+    Ok(Page { json, events: body.count, organisation: reader.organisation, is_end, next })
 }
 
-impl Row {
-    fn write(self, reader: &Stored, body: &mut String) {
-        let Self { id, kind, entity, at, data, eshops } = self;
+/// The events of an answer.
+#[derive(Default)]
+struct Body {
+    events: String,
+    count: usize,
+}
+
+impl Body {
+    fn is_full(&self) -> bool {
+        self.events.len() >= MOST_BYTES
+    }
+
+    /// Takes events, in their order, until it is full; returns the last one that it took.
+    async fn take(
+        &mut self,
+        connection: &mut PgConnection,
+        reader: &Stored,
+        ids: &[EventId],
+    ) -> Result<Option<EventId>, sqlx::Error> {
+        let mut last = None;
+        for some in ids.chunks(AT_ONCE) {
+            for row in contents(connection, some).await? {
+                if self.is_full() {
+                    return Ok(last);
+                }
+                last = Some(row.id);
+                self.push(reader, row);
+            }
+        }
+        Ok(last)
+    }
+
+    fn push(&mut self, reader: &Stored, row: Row) {
+        if self.count > 0 {
+            self.events.push(',');
+        }
+        let Row { id, kind, entity, at, data, eshops } = row;
         let mut event = Event { id, kind, entity, at, data, eshops: Some(eshops), ..Event::default() };
         event.narrow(reader.eshop.is_none(), reader.filter.select.as_deref());
-        event.write_with_id(body);
+        event.write_with_id(&mut self.events);
+        self.count += 1;
     }
 }
 
