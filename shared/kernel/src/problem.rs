@@ -199,10 +199,8 @@ impl Problem {
     }
 
     fn counted(count: i64, detail: String, field: &'static str, message: String) -> Self {
-        let mut problem = Self::new(&COUNT_DIFFERS, detail);
         let violation = Violation::new(field, COUNT_DIFFERS.code, message);
-        problem.inner.violations = vec![Violation { count: Some(count), ..violation }];
-        problem
+        Self::new(&COUNT_DIFFERS, detail).with_violations(vec![Violation { count: Some(count), ..violation }])
     }
 
     /// No such record, or none that the caller may see.
