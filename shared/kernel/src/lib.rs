@@ -10,7 +10,7 @@
 //! | Redis and the store of objects | [`redis_server`], [`queue`], [`hold`], [`objects`] |
 //! | shares and limits | [`share`], [`rate`], [`quota`] |
 //! | outbound calls and secrets | [`destination`], [`address`], [`authentication`], [`crypto`], [`resealing`] |
-//! | a process | [`config`], [`services`], [`clock`], [`retry`], [`rest`], [`outage`], [`readiness`] |
+//! | a process | [`config`], [`services`], [`clock`], [`retry`], [`rest`], [`watch`], [`outage`], [`readiness`] |
 //! | what operators see | [`telemetry`], [`trace`], [`metrics`], [`activity`], [`seldom`] |
 
 pub mod access;
@@ -75,4 +75,5 @@ pub mod telemetry;
 pub mod tombstone;
 pub mod trace;
 pub mod unfold;
+pub mod watch;
 pub mod word;
