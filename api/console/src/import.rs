@@ -76,6 +76,14 @@ struct Arriving {
     extensions: Extensions,
 }
 
+impl Arriving {
+    /// Reads what nobody has read: a browser reads no answer before it has sent all, and its connection would be closed.
+    async fn finish(self) {
+        let mut rest = self.pieces.lock().await;
+        while let Some(Ok(_)) = rest.next().await {}
+    }
+}
+
 /// `GET /console/import?eshop=…&kind=…`.
 pub(super) async fn show(visit: Asking) -> Result<Response, Failure> {
     Ok(page(&visit).await?)
@@ -101,11 +109,7 @@ pub(super) async fn send(mut visit: Asking, once: Once, request: Request) -> Res
 async fn take(visit: &mut Asking, once: &Once, request: Request) -> Result<String, Failure> {
     let arriving = open(visit, request, MOST).await?;
     let job = accept(visit, once, arriving.clone()).await;
-    if job.is_err() {
-        // a browser reads no answer before it has sent all
-        let mut rest = arriving.pieces.lock().await;
-        while let Some(Ok(_)) = rest.next().await {}
-    }
+    arriving.finish().await;
     job
 }
 
@@ -136,15 +140,9 @@ async fn accept(visit: &Asking, once: &Once, arriving: Arriving) -> Result<Strin
 pub(super) async fn look(mut visit: Asking, request: Request) -> Result<Response, Failure> {
     let found = async {
         let arriving = open(&mut visit, request, PART).await?;
-        if is_json(&arriving.name) && is_part(&visit.asked) {
-            let said = format!(
-                "the file is JSON of more than {} KiB: its rows are not shown, but it can be sent",
-                PART / 1024
-            );
-            return Err(Problem::new(&TOO_LARGE, said));
-        }
-        let push = push(&visit)?;
-        look::look(pushed(arriving, &visit.asked, push, Map::new())?, push, ROWS).await
+        let found = read(&visit, arriving.clone()).await;
+        arriving.finish().await;
+        found
     };
     let content = match found.await {
         Ok(look) => table(&look),
@@ -156,6 +154,18 @@ pub(super) async fn look(mut visit: Asking, request: Request) -> Result<Response
         },
     };
     Ok(Html(content.into_string()).into_response())
+}
+
+async fn read(visit: &Asking, arriving: Arriving) -> Result<Look, Problem> {
+    if is_json(&arriving.name) && is_part(&visit.asked) {
+        let said = format!(
+            "the file is JSON of more than {} KiB: its rows are not shown, but it can be sent",
+            PART / 1024
+        );
+        return Err(Problem::new(&TOO_LARGE, said));
+    }
+    let push = push(visit)?;
+    look::look(pushed(arriving, &visit.asked, push, Map::new())?, push, ROWS).await
 }
 
 /// Reads a form up to its file.

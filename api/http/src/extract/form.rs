@@ -6,8 +6,8 @@ use std::marker::PhantomData;
 
 use axum::extract::{FromRequest, Request};
 use bytes::{Bytes, BytesMut};
-use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
+use futures::{StreamExt as _, TryStreamExt as _};
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use longshore_kernel::problem::{MALFORMED_BODY, Problem, TOO_LARGE};
@@ -135,7 +135,7 @@ pub struct FileStream {
     pub fields: Vec<(String, String)>,
     /// What the sender calls it; empty if there is none.
     pub file_name: String,
-    /// Its bytes.
+    /// Its bytes, to the end of the form.
     pub pieces: BoxStream<'static, Result<Bytes, Problem>>,
 }
 
@@ -158,6 +158,14 @@ impl FileStream {
                     });
                     ready(Some(piece))
                 });
+                // also what is behind it: an upload that breaks off there is refused
+                let rest = stream::once(async move {
+                    while let Some(mut field) = form.next_field().await.map_err(|e| refused(limit, e))? {
+                        while field.next().await.transpose().map_err(|e| refused(limit, e))?.is_some() {}
+                    }
+                    Ok(Bytes::new())
+                });
+                let pieces = pieces.chain(rest.try_filter(|piece| ready(!piece.is_empty()))).fuse();
                 return Ok(Self { fields, file_name, pieces: pieces.boxed() });
             }
             let mut value = Vec::new();

@@ -1,8 +1,11 @@
 //! Import: a file is looked at, sent, and becomes a job as the push of a program does.
 
 use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::body::Body;
+use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 use longshore_domain::job::payload::unpack_rows;
 use longshore_kernel::access::Role;
@@ -284,6 +287,36 @@ async fn a_file_is_refused_where_it_exceeds_its_limit_and_is_not_kept() {
     let page = posted(&browser, HERE, Body::from_stream(body)).await.expect(413).text;
     assert!(page.contains("id=\"wrong-file\">The file is larger than 52428800 bytes"), "{page}");
     assert_eq!(jobs(&world).await, 0);
+}
+
+/// A browser that is answered before it has sent all sees a broken connection.
+#[tokio::test]
+async fn a_form_is_read_to_its_end_before_it_is_answered() {
+    let world = world(&strangers().await).await;
+    let admin = world.api.tenant.token(&world.api.services, Role::Admin).await.unwrap();
+    let (browser, eshop) = (Browser::new(&world.api, &admin), world.api.tenant.eshop.to_string());
+    let token = token(&browser).await;
+    let rows: String = (0..2_000).map(|n| format!("READ-{n};a\r\n")).collect();
+    let file = format!("productSku;name\r\n{rows}");
+    for (path, kind, name, status) in [
+        (LOOK, "products", "a.csv", 200),
+        (LOOK, "products", "a.json", 200),
+        (LOOK, "none", "a.csv", 422),
+        (HERE, "none", "a.csv", 422),
+        (HERE, "products", "a.csv", 303),
+    ] {
+        let fields = [("form_token", token.as_str()), ("eshop", &eshop), ("kind", kind), ("part", "true")];
+        let body = form(&fields, name, file.as_bytes());
+        let left = Arc::new(AtomicUsize::new(body.len()));
+        let reading = Arc::clone(&left);
+        let pieces: Vec<_> = body.chunks(1_000).map(Bytes::copy_from_slice).collect();
+        let pieces = stream::iter(pieces).map(move |piece| {
+            reading.fetch_sub(piece.len(), Ordering::Relaxed);
+            Ok::<_, Infallible>(piece)
+        });
+        posted(&browser, path, Body::from_stream(pieces)).await.expect(status);
+        assert_eq!(left.load(Ordering::Relaxed), 0, "{path} {kind} {name}");
+    }
 }
 
 #[tokio::test]
