@@ -42,9 +42,18 @@ CREATE TABLE webhook (
     matches jsonpath CONSTRAINT criteria_are_judged_by CHECK ((criteria IS NULL) = (matches IS NULL)),
     -- which members of their data it is sent; null: all
     selected text[],
+    -- Who made it. No foreign keys: it outlives accounts and tokens.
+    created_by text,
+    created_by_type text,
+    created_by_id uuid,
+    -- the token of a connector: whoever has it has the webhook, and it is deactivated when the token ends
+    made_by uuid,
+    -- made for one e-shop only: it is not told of a record that a connector of the e-shop may not see
+    bound boolean NOT NULL DEFAULT false,
     version bigint NOT NULL DEFAULT 1,
     created_at timestamptz NOT NULL DEFAULT now(),
     changed_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT only_a_webhook_of_an_eshop_is_bound CHECK (NOT bound OR eshop_id IS NOT NULL),
     CONSTRAINT few_batches_are_in_flight CHECK (batch_events IS NULL OR max_in_flight <= 4),
     -- what waits is due later than what comes after the wait is shortened
     CONSTRAINT only_batches_without_order_wait CHECK (batch_wait = '0' OR (batch_events IS NOT NULL AND NOT ordered)),
@@ -54,6 +63,7 @@ CREATE INDEX webhook_by_creation ON webhook (organisation_id, created_at, id);
 CREATE INDEX webhook_by_change ON webhook (changed_at, id);
 CREATE INDEX webhook_by_eshop ON webhook (eshop_id);
 CREATE INDEX webhook_by_source ON webhook (source_id);
+CREATE INDEX webhook_by_maker ON webhook (made_by) WHERE made_by IS NOT NULL;
 -- webhooks that need attention are found without reading the healthy ones
 CREATE INDEX webhook_disabled ON webhook (disabled_at) WHERE disabled_at IS NOT NULL;
 -- those that somebody deactivated: the overview names them, and most webhooks are active

@@ -11,6 +11,8 @@ CREATE TABLE event (
     data jsonb NOT NULL,
     -- the e-shops that it concerns
     eshops uuid[] NOT NULL DEFAULT '{}',
+    -- those whose connectors may see the record, where others hear of it, too; null: all that it concerns
+    seen_by uuid[],
     -- The request that caused it, and the W3C trace context to continue: they find a delivery in the logs by the
     -- request's id, and join it to the trace of the request.
     request_id text,

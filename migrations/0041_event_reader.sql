@@ -14,13 +14,20 @@ CREATE TABLE event_reader (
     criteria jsonb,
     matches jsonpath CONSTRAINT criteria_are_judged_by CHECK ((criteria IS NULL) = (matches IS NULL)),
     selected text[],
+    created_by text,
+    created_by_type text,
+    created_by_id uuid,
+    made_by uuid,
+    bound boolean NOT NULL DEFAULT false,
     version bigint NOT NULL DEFAULT 1,
     created_at timestamptz NOT NULL DEFAULT now(),
-    changed_at timestamptz NOT NULL DEFAULT now()
+    changed_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT only_a_reader_of_an_eshop_is_bound CHECK (NOT bound OR eshop_id IS NOT NULL)
 );
 CREATE INDEX event_reader_by_creation ON event_reader (organisation_id, created_at, id);
 CREATE INDEX event_reader_by_change ON event_reader (changed_at, id);
 CREATE INDEX event_reader_by_source ON event_reader (source_id);
+CREATE INDEX event_reader_by_maker ON event_reader (made_by) WHERE made_by IS NOT NULL;
 
 -- Where readers are.
 CREATE TABLE event_reader_position (
@@ -29,6 +36,8 @@ CREATE TABLE event_reader_position (
     settled boolean NOT NULL DEFAULT false,
     -- these transactions; null: it was not looked for them yet
     writers text[],
+    -- when it is to begin; null: now
+    begins_from timestamptz,
     -- where it begins, in which epoch (`pulse`); null: it never did
     epoch integer,
     -- and in which cluster, whose transactions are counted: a planned move by dump is no set-back
@@ -38,8 +47,10 @@ CREATE TABLE event_reader_position (
     -- where it said that it is, as a cursor, and the moment of that
     position text,
     position_at timestamptz,
-    -- when it was last read; about a minute exact
+    -- when it was last read, about a minute exact; up to which moment; and how many events a second lately, which fades with time
     read_at timestamptz,
+    read_to timestamptz,
+    read_rate real NOT NULL DEFAULT 0,
     CONSTRAINT a_beginning_is_whole CHECK (num_nulls(epoch, cluster, beginning, began_at) IN (0, 4)),
     CONSTRAINT a_position_has_a_moment CHECK ((position IS NULL) = (position_at IS NULL))
 );

@@ -5,13 +5,13 @@ use longshore_domain::webhook::reader::feed::MOST;
 use longshore_domain::webhook::reader::{position_schema, schema};
 use serde_json::json;
 
-use super::example::{CHANGED, CREATED, ESHOP, ORGANISATION, READER as ID};
+use super::example::{CHANGED, CREATED, ESHOP, ORGANISATION, READER as ID, TOKEN};
 use super::operation::{Operation, list, operation, read};
 use super::record::Described;
 use super::schema::{
     Shape, any_integer, any_object, any_text, array_of, integer, members, named, object, one_of, text,
 };
-use super::webhook::{OF_CRITERIA, OF_EVENT, OF_EVENTS, OF_SELECT};
+use super::webhook::{OF_CRITERIA, OF_EVENT, OF_EVENTS, OF_MAKER, OF_SELECT};
 use crate::routes::webhook::reader as handlers;
 
 /// Where a cursor leads is known to the service only.
@@ -83,10 +83,13 @@ const MEANINGS: &[(&str, &str)] = &[
     OF_EVENTS,
     OF_CRITERIA,
     OF_SELECT,
+    ("from", "When it begins, as far back as the organisation has had readers. The default is now."),
     ("starting", "Whether changes that began before it was made have not ended yet."),
     ("position", "The stored position; null: none."),
     ("positionAt", "When that was."),
     ("readAt", "When it was read last, within a minute."),
+    ("readTo", "The moment up to which events were read."),
+    OF_MAKER,
 ];
 
 /// Readers.
@@ -99,6 +102,7 @@ pub(super) const READER: Described = Described {
         json!({
             "id": ID, "organisation": ORGANISATION, "eshop": ESHOP, "name": "ERP", "event": "product_change", "events": ["product_change"],
             "criteria": null, "select": null, "starting": false, "position": null, "positionAt": null, "readAt": null,
+            "readTo": null, "createdBy": {"type": "token", "id": TOKEN, "name": "connector"},
             "createdAt": CREATED, "changedAt": CHANGED, "version": 3,
         })
     },

@@ -14,7 +14,8 @@ use utoipa::openapi::{ContentBuilder, PathItem, Ref, Required, ResponseBuilder};
 use uuid::Uuid;
 
 use super::example::{
-    CHANGED, CREATED, DELIVERY as SENT, ESHOP, EVENT, ORGANISATION, PRODUCT, REDELIVERY, WEBHOOK as HOOK,
+    CHANGED, CREATED, DELIVERY as SENT, ESHOP, EVENT, ORGANISATION, PRODUCT, REDELIVERY, TOKEN,
+    WEBHOOK as HOOK,
 };
 use super::job::{answers_job, chosen};
 use super::operation::{JSON, Operation, list, operation, read};
@@ -273,6 +274,7 @@ pub(super) const OF_SELECT: (&str, &str) = (
     "select",
     "Which members of `data` and of its `fields` are sent, beside ids and business keys. Null: all.",
 );
+pub(super) const OF_MAKER: (&str, &str) = ("createdBy", "Who made it, with the name at that time.");
 
 const MEANINGS: &[(&str, &str)] = &[
     (
@@ -299,6 +301,11 @@ const MEANINGS: &[(&str, &str)] = &[
     ("maxPerSecond", "How many calls may begin in a second. Null: any number."),
     OF_CRITERIA,
     OF_SELECT,
+    (
+        "backlog",
+        "What waits, counted to 10,000, and the seconds that it takes at `maxPerSecond`. In a single record only.",
+    ),
+    OF_MAKER,
 ];
 
 /// Webhooks.
@@ -317,7 +324,8 @@ pub(super) const WEBHOOK: Described = Described {
             "id": HOOK, "organisation": ORGANISATION, "eshop": ESHOP, "event": "product_change", "events": ["product_change"],
             "destination": "https://shop.example/hooks/longshore", "active": true,
             "authentication": {"type": "bearer", "token": "***"}, "health": "healthy", "disabledReason": null,
-            "heldUntil": null, "maxInFlight": 16, "ordered": false, "batch": null, "maxPerSecond": null, "criteria": null, "select": null, "createdAt": CREATED, "changedAt": CHANGED, "version": 3,
+            "heldUntil": null, "maxInFlight": 16, "ordered": false, "batch": null, "maxPerSecond": null, "criteria": null, "select": null,
+            "backlog": {"waiting": 27, "seconds": null}, "createdBy": {"type": "token", "id": TOKEN, "name": "connector"}, "createdAt": CREATED, "changedAt": CHANGED, "version": 3,
         })
     },
 };

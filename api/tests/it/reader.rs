@@ -3,13 +3,19 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
+use axum::body::{Body, BodyDataStream};
+use axum::extract::Request;
+use futures::StreamExt as _;
+use http::Method;
 use longshore_domain::webhook::reader;
 use longshore_kernel::access::Role;
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use tower::ServiceExt as _;
 
+use crate::expedition::World as Orders;
 use crate::support::{Api, strangers};
 
 const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_kernel::migration::MIGRATIONS;
@@ -123,11 +129,10 @@ async fn only_those_of_the_organisation_read_and_each_mistake_is_named() {
     for path in [reader.clone(), format!("{reader}/events"), format!("{reader}/snapshot?of=products")] {
         api.get(&foreign, &path).await.expect(404);
         api.get(&bound, &path).await.expect(404);
-        api.get(&connector, &path).await.expect(200);
+        api.get(&connector, &path).await.expect(404);
         api.get(&api.viewer, &path).await.expect(200);
     }
     let body = json!({"eshop": api.tenant.eshop, "name": "own"});
-    api.post(&bound, PATH, body.clone()).await.expect(403);
     api.post(&api.viewer, PATH, body.clone()).await.expect(403);
     assert_eq!(
         api.post(&foreign, PATH, body.clone()).await.expect(400).violations(),
@@ -468,4 +473,221 @@ async fn the_upkeep_makes_moments_thins_them_and_removes_who_is_not_read(
         .await
         .unwrap();
     assert_eq!(by, "schedule");
+}
+
+/// The next lines of an answer without an end.
+async fn lines(body: &mut BodyDataStream) -> Vec<Value> {
+    let piece = tokio::time::timeout(Duration::from_secs(20), body.next()).await.unwrap().unwrap().unwrap();
+    assert!(piece.ends_with(b"\n"));
+    piece[..piece.len() - 1]
+        .split(|byte| *byte == b'\n')
+        .map(|line| serde_json::from_slice(line).unwrap())
+        .collect()
+}
+
+#[tokio::test]
+async fn a_feed_of_lines_goes_on_until_the_service_stops_or_the_reader_is_gone() {
+    let api = Api::new(&strangers().await).await;
+    let mug = product(&api, "mug", json!([api.tenant.eshop])).await;
+    let reader = made(&api, json!({"event": "product_change"})).await;
+    let other = made(&api, json!({"event": "product_change"})).await;
+    rename(&api, &mug, "one").await;
+    rename(&api, &mug, "two").await;
+    let open = async |reader: &str, query: &str| {
+        let request = Request::get(format!("{reader}/events?{query}"))
+            .header("host", "longshore.test")
+            .header("authorization", format!("Bearer {}", api.user))
+            .header("accept", "application/x-ndjson");
+        let response = api.router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+        assert_eq!(response.headers()["content-type"], "application/x-ndjson");
+        response
+    };
+    let response = open(&reader, "limit=1").await;
+    assert_eq!(response.status(), 200);
+    let mut body = response.into_body().into_data_stream();
+    let mut next = Value::Null;
+    for name in ["one", "two"] {
+        let read = lines(&mut body).await;
+        assert_eq!((read.len(), &read[0]["data"]["fields"]["name"]), (2, &json!(name)));
+        assert!(read[0]["webhookId"].is_string());
+        next = read[1]["next"].clone();
+    }
+    // who waits is told at once; who hears nothing, that nothing came
+    let (read, ()) = tokio::join!(lines(&mut body), rename(&api, &mug, "three"));
+    assert_eq!(read[0]["data"]["fields"]["name"], "three");
+    let read = lines(&mut body).await;
+    assert_eq!((read.len(), read[0]["behindMs"].clone()), (1, json!(0)));
+    // it goes on from any of these places
+    let mut again =
+        open(&reader, &format!("after={}", next.as_str().unwrap())).await.into_body().into_data_stream();
+    assert_eq!(lines(&mut again).await[0]["data"]["fields"]["name"], "three");
+    api.delete(&api.user, &reader).await.expect(204);
+    rename(&api, &mug, "four").await;
+    assert!(again.next().await.is_none_or(|piece| piece.is_err()), "the reader is gone");
+    api.get(&api.user, &format!("{reader}/events")).await.expect(410);
+    let mut body = open(&other, "").await.into_body().into_data_stream();
+    assert_eq!(lines(&mut body).await.len(), 5);
+    api.app.closing.cancel();
+    assert!(body.next().await.is_none());
+    for (accept, status) in [("text/csv", 406), ("application/x-ndjson;q=0.1, */*", 200)] {
+        let request = Request::get(format!("{other}/events"))
+            .header("authorization", format!("Bearer {}", api.user))
+            .header("accept", accept);
+        let reply = api.send(request.body(Body::empty()).unwrap()).await.expect(status);
+        assert_eq!(reply.json()["events"].is_array(), status == 200);
+    }
+}
+
+#[tokio::test]
+async fn a_reader_may_begin_where_others_have_read_before() {
+    let options = strangers().await;
+    let api = Api::new(&options).await;
+    let mug = product(&api, "mug", json!([api.tenant.eshop])).await;
+    let from = |from: &str| json!({"organisation": api.tenant.organisation, "name": "later", "from": from});
+    let violation = async |body: Value| {
+        let refused = api.post(&api.user, PATH, body).await.expect(400).json();
+        refused["violations"][0]["message"].as_str().unwrap().to_owned()
+    };
+    let none = violation(from("2026-01-01T00:00:00Z")).await;
+    assert!(none.starts_with("cannot be sent: "), "{none}");
+    let first = made(&api, json!({})).await;
+    for name in ["one", "two"] {
+        rename(&api, &mug, name).await;
+        page(&api, &first, "").await;
+    }
+    let owner = PgPool::connect_with(options).await.unwrap();
+    let middle: String = sqlx::query_scalar(
+        "SELECT to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"') FROM event_tick WHERE organisation_id = $1 ORDER BY n DESC OFFSET 1 LIMIT 1",
+    )
+    .bind(api.tenant.organisation)
+    .fetch_one(&owner)
+    .await
+    .unwrap();
+    assert_eq!(names(&page(&api, &made(&api, json!({"from": middle})).await, "").await), ["two"]);
+    assert!(names(&page(&api, &made(&api, json!({"from": null})).await, "").await).is_empty());
+    let early = violation(from("2026-01-01T00:00:00Z")).await;
+    assert!(early.starts_with("must not be before "), "{early}");
+    assert_eq!(violation(from("2999-01-01T00:00:00Z")).await, "must not be in the future");
+    let refused = api.put(&api.user, &first, json!({"from": middle})).await.expect(400).violations();
+    assert_eq!(refused, ["from unknown_field"]);
+}
+
+/// What a program keeps of products, or of orders: by their ids.
+type Copy = HashMap<String, Value>;
+
+/// Changes a copy as an event says.
+fn apply(copy: &mut Copy, event: &Value, eshop: &Value) {
+    let (data, kind) = (&event["data"], event["type"].as_str().unwrap());
+    let (id, version) = (data["id"].as_str().unwrap(), data["version"].as_i64().unwrap());
+    if copy.get(id).is_some_and(|known| known["version"].as_i64().unwrap() >= version) {
+        return;
+    }
+    if kind == "expedition_deleted" {
+        copy.remove(id);
+    } else if kind.starts_with("expedition_") {
+        copy.insert(id.to_owned(), json!({"version": version, "status": event["status"]}));
+    } else {
+        let fields = &data["fields"];
+        let eshops = fields["eshops"].as_array();
+        if eshops.is_some_and(|eshops| !eshops.contains(eshop)) {
+            copy.remove(id);
+        } else if eshops.is_some() {
+            copy.insert(id.to_owned(), json!({"version": version, "name": fields["name"]}));
+        } else if let Some(known) = copy.get_mut(id) {
+            known["version"] = json!(version);
+            if let Some(name) = fields.get("name") {
+                known["name"] = name.clone();
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_first_load_and_what_follows_are_the_database() {
+    const LOADS: usize = 100;
+    let world = Orders::new(&strangers().await).await;
+    let api = &world.api;
+    let eshop = json!(api.tenant.eshop);
+    let second = json!({"organisation": api.tenant.organisation, "name": "Second", "active": true});
+    let second = api.post(&api.superadmin, "/api/eshop", second).await.expect(201).json()["id"].clone();
+    let mut mugs = Vec::new();
+    for n in 0..6 {
+        mugs.push(product(api, &format!("copied-{n}"), json!([eshop])).await);
+    }
+    let reader = json!({"eshop": eshop, "name": "copies", "events": ["product_change", "expedition_change",
+        "expedition_status_change", "expedition_booked_change", "expedition_deleted"]});
+    let reader = api.post(&api.user, PATH, reader).await.expect(201).json()["id"].clone();
+    let reader = format!("{PATH}/{}", reader.as_str().unwrap());
+    let is_over = std::cell::Cell::new(false);
+    let write = async |writer: usize| {
+        let mut placed: Vec<Value> = Vec::new();
+        for n in 0.. {
+            if is_over.get() {
+                return;
+            }
+            let mug = &mugs[(n * 5 + writer) % mugs.len()];
+            match (n + writer) % 5 {
+                0 => rename(api, mug, &format!("by {writer}, {n}")).await,
+                1 | 2 => {
+                    let eshops = if n % 2 == 0 { json!([second]) } else { json!([eshop, second]) };
+                    api.put(&api.user, &format!("/api/product/{mug}"), json!({"eshops": eshops}))
+                        .await
+                        .expect(200);
+                }
+                3 => placed.push(world.made(world.order(&format!("C-{writer}-{n}"), &world.mug)).await),
+                _ if placed.len() > 3 => {
+                    let order = placed.remove(n % placed.len());
+                    world.on(Method::DELETE, &order, "", Value::Null).await.expect(204);
+                }
+                _ => {}
+            }
+        }
+    };
+    let follow = async |copy: &mut Copy, next: &mut String, limit: usize| {
+        let page = page(api, &reader, &format!("after={next}&limit={limit}")).await;
+        page["events"].as_array().unwrap().iter().for_each(|event| apply(copy, event, &eshop));
+        *next = page["next"].as_str().unwrap().to_owned();
+        page["behindMs"] == 0
+    };
+    let load = async || {
+        let mut copies = Vec::new();
+        for n in 0..LOADS {
+            let of = ["products", "orders"][n % 2];
+            let loaded = api.get(&api.user, &format!("{reader}/snapshot?of={of}")).await.expect(200).text;
+            let mut lines: Vec<Value> =
+                loaded.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            let mut next = lines.pop().unwrap()["next"].as_str().unwrap().to_owned();
+            let named = lines.into_iter().map(|record| (record["id"].as_str().unwrap().to_owned(), record));
+            let mut copy: Copy = named.collect();
+            follow(&mut copy, &mut next, n % 7 + 1).await;
+            copies.push((of, copy, next));
+        }
+        is_over.set(true);
+        copies
+    };
+    let (copies, ..) = tokio::join!(load(), write(0), write(1));
+    let asked = json!({"criteria": {"eshops": {"eq": eshop}}, "select": ["id", "version", "name"]});
+    let products = api.post(&api.user, "/api/product/list", asked).await.expect(200).json();
+    let asked = json!({"criteria": {"eshop": {"eq": eshop}}, "select": ["id", "version", "status"]});
+    let orders = api.post(&api.user, "/api/expedition/list", asked).await.expect(200).json();
+    for (n, (of, mut copy, mut next)) in copies.into_iter().enumerate() {
+        while !follow(&mut copy, &mut next, 1_000).await {}
+        let (stored, member) = match of {
+            "products" => (&products, "name"),
+            _ => (&orders, "status"),
+        };
+        // events of the others were taken, too
+        copy.retain(|_, record| record.get(member).is_some());
+        let stored = stored["results"].as_array().unwrap();
+        assert!(!stored.is_empty());
+        for record in stored {
+            let copied = &copy[record["id"].as_str().unwrap()];
+            assert_eq!(
+                (&copied["version"], &copied[member]),
+                (&record["version"], &record[member]),
+                "{of} {n}"
+            );
+        }
+        assert_eq!(copy.len(), stored.len(), "{of} {n}");
+    }
 }

@@ -285,6 +285,7 @@ pub async fn find_each<'e, E: PgExecutor<'e>>(
         .bind(scope.organisations())
         .bind(scope.eshop())
         .bind(scope.wms())
+        .bind(scope.maker())
         .fetch_all(executor)
         .await?;
     Ok(found.into_iter().map(|(id, json, version)| Record { id, json: compact(&json), version }).collect())

@@ -113,6 +113,10 @@ permissions! {
     ReadWebhooks: Superadmin Admin User Viewer;
     /// Create and change webhooks, redeliver.
     WriteWebhooks: Superadmin Admin User;
+    /// The same of those that one sees by the API: a connector its own.
+    ReadOwnWebhooks: Superadmin Admin User Connector Viewer;
+    /// Create, change, test, recover and delete them.
+    WriteOwnWebhooks: Superadmin Admin User Connector;
     /// Read readers of events, and events by them.
     ReadReaders: Superadmin Admin User Connector Viewer;
     /// Create, change and delete readers of events.
@@ -165,6 +169,15 @@ pub enum Scope {
         /// The e-shop.
         eshop: EshopId,
     },
+    /// Those of an organisation, or of one e-shop of it; of webhooks and readers, those that this token has made.
+    Connector {
+        /// The organisation.
+        organisation: OrganisationId,
+        /// The e-shop that the token is bound to.
+        eshop: Option<EshopId>,
+        /// The token.
+        token: TokenId,
+    },
     /// Those that a wms of this organisation works with.
     Wms {
         /// The organisation of the wms.
@@ -182,9 +195,9 @@ impl Scope {
         match self {
             Self::Everything => None,
             Self::Organisations(ids) => Some(ids),
-            Self::Eshop { organisation, .. } | Self::Wms { organisation, .. } => {
-                Some(std::slice::from_ref(organisation))
-            }
+            Self::Eshop { organisation, .. }
+            | Self::Connector { organisation, .. }
+            | Self::Wms { organisation, .. } => Some(std::slice::from_ref(organisation)),
         }
     }
 
@@ -193,6 +206,7 @@ impl Scope {
     pub fn eshop(&self) -> Option<EshopId> {
         match self {
             Self::Eshop { eshop, .. } => Some(*eshop),
+            Self::Connector { eshop, .. } => *eshop,
             _ => None,
         }
     }
@@ -202,6 +216,15 @@ impl Scope {
     pub fn wms(&self) -> Option<WmsId> {
         match self {
             Self::Wms { wms, .. } => Some(*wms),
+            _ => None,
+        }
+    }
+
+    /// The token, where the scope has only those webhooks and readers that it has made. Bind it as `uuid`: `in_hands($3, made_by)`.
+    #[must_use]
+    pub fn maker(&self) -> Option<TokenId> {
+        match self {
+            Self::Connector { token, .. } => Some(*token),
             _ => None,
         }
     }
@@ -263,7 +286,9 @@ impl Caller {
                 [organisation] => organisation.get(),
                 _ => account,
             },
-            Scope::Eshop { organisation, .. } | Scope::Wms { organisation, .. } => organisation.get(),
+            Scope::Eshop { organisation, .. }
+            | Scope::Connector { organisation, .. }
+            | Scope::Wms { organisation, .. } => organisation.get(),
             Scope::Everything => account,
         };
         Who { group, account }

@@ -22,8 +22,9 @@
 //! | `version` | bigint | the record's, as the change has left it: `RETURNING version` |
 //! | `at` | timestamptz | its moment: `RETURNING changed_at` |
 //! | `concerned` | uuid[] | e-shops that the event is about, where others hear of it, too |
+//! | `seen_by` | uuid[] | e-shops whose connectors may see the record, where others hear of it, too |
 //!
-//! The last may be missing, and so may `version` and `at` if the record has none: then the time of the change is the time at which it is
+//! The last two may be missing, and so may `version` and `at` if the record has none: then the time of the change is the time at which it is
 //! recorded.
 //!
 //! # Order
@@ -209,16 +210,18 @@ macro_rules! recorded {
             + r#",
             change AS MATERIALIZED (
                 SELECT uuid_v7_at(recorded.moment) AS id, recorded.*, listening.*
-                FROM (SELECT NULL::bigint AS version, clock_timestamp() AS at, NULL::uuid[] AS concerned) AS otherwise
+                FROM (SELECT NULL::bigint AS version, clock_timestamp() AS at, NULL::uuid[] AS concerned,
+                             NULL::uuid[] AS seen_by) AS otherwise
                 -- a name that `changed` does not have means the column of `otherwise`; what is built is built once, and not for
                 -- each webhook whose criteria look at it
-                CROSS JOIN LATERAL (SELECT changed.*, version AS became, at AS moment,
+                CROSS JOIN LATERAL (SELECT changed.*, version AS became, at AS moment, CASE WHEN NOT seen_by @> eshops THEN seen_by END AS scope,
                                             coalesce(concerned, array_remove(eshops, NULL)) AS concerns FROM changed OFFSET 0) AS recorded
                 CROSS JOIN LATERAL (
                     SELECT array_agg(w.id) AS webhooks, array_agg(w.eshop_id) AS shops, array_agg(w.active) AS awake,
                            array_agg(CASE WHEN NOT w.ordered AND w.batch_events IS NULL THEN w.changed_at END) AS versions,
                            array_agg(w.batch_wait) AS waits
                     FROM webhook w WHERE "# + $event + r#"::text IS NOT NULL AND w.source_id = ANY (recorded.eshops || recorded.organisation) AND "# + $event + r#" = ANY (w.events)
+                    AND (NOT w.bound OR scope IS NULL OR w.eshop_id = ANY (scope))
                     -- what takes time is to make JSON, so what is not in `data` is made only where it is asked for
                     AND (w.matches IS NULL OR jsonb_path_match(data, w.matches,
                              CASE WHEN w.criteria ?| '{type,eshop}' THEN jsonb_build_object('type', "# + $event + r#",
@@ -232,10 +235,10 @@ macro_rules! recorded {
                 FROM change "# + $audited + r#"
             ),
             events AS (
-                INSERT INTO event (id, at, type, organisation_id, entity_type, entity_id, data, eshops, request_id, traceparent)
+                INSERT INTO event (id, at, type, organisation_id, entity_type, entity_id, data, eshops, seen_by, request_id, traceparent)
                 SELECT id, moment, "# + $event + ", organisation, " + $kind + r#", entity,
                        CASE WHEN became IS NULL THEN data ELSE data || jsonb_build_object('version', became) END,
-                       recorded.concerns, "# + $request_id + ", " + $traceparent + r#"
+                       recorded.concerns, scope, "# + $request_id + ", " + $traceparent + r#"
                 FROM change AS recorded
                 WHERE webhooks IS NOT NULL OR EXISTS (
                     SELECT FROM event_reader r

@@ -22,6 +22,7 @@ pub trait Look: Clone + fmt::Debug + Send + Sync + 'static {
     fn unknown() -> Self::Seen;
 
     /// Whether what was seen may no longer be so: who comes now waits for the next look.
+    #[must_use]
     fn is_stale(_: &Self::Seen) -> bool {
         false
     }

@@ -45,7 +45,7 @@ pub mod permit {
     }
     permits! {
         Read ReadExpeditions ReadAdvices OwnAccount SecondFactor WriteOrganisations WriteEshops WriteProducts WriteExpeditions ReportExpeditions SendNews WriteAdvices ReceiveAdvices WriteServices WriteCarriers WritePreferences ReadWebhooks
-        WriteWebhooks ReadReaders WriteReaders ReadSettings WriteSettings ReadWmsSettings WriteWmsSettings ReadJobs WriteJobs ReleaseWithheld ReadAdmins WriteAdmins ReadBusinessUsers
+        WriteWebhooks ReadOwnWebhooks WriteOwnWebhooks ReadReaders WriteReaders ReadSettings WriteSettings ReadWmsSettings WriteWmsSettings ReadJobs WriteJobs ReleaseWithheld ReadAdmins WriteAdmins ReadBusinessUsers
         WriteBusinessUsers ReadAudit ManageTokens ReadQueues ManageQueues WriteAttention
     }
 }

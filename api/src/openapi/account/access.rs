@@ -264,6 +264,10 @@ const MEANINGS: &[(&str, &str)] = &[
         "The organisation whose records the token can see. Absent for `superadmin` and `viewer`, which see everything.",
     ),
     ("eshop", "Limits a `connector` to one e-shop of the organisation."),
+    (
+        "replaces",
+        "Instead of the role and what it is of: the token of a connector, whose webhooks and readers the new one takes over.",
+    ),
     ("wms", "The wms that a `warehouse` is the program of. Its organisation is that of the wms."),
     (
         "expiresAt",

@@ -19,7 +19,7 @@ use crate::routes::{list, view};
 /// `POST /api/eshop-webhook/list`.
 pub async fn list_webhooks(
     State(services): State<Arc<Services>>,
-    may: May<permit::ReadWebhooks>,
+    may: May<permit::ReadOwnWebhooks>,
     asked: ListRequest,
 ) -> Result<Response, Failure> {
     list::answer(&services, &WEBHOOK, may.scope(), asked).await
@@ -28,7 +28,7 @@ pub async fn list_webhooks(
 /// `GET /api/eshop-webhook/{id}`.
 pub async fn get_webhook(
     State(app): State<App>,
-    may: May<permit::ReadWebhooks>,
+    may: May<permit::ReadOwnWebhooks>,
     Id(id): Id,
 ) -> Result<Response, Failure> {
     Ok(view::record(&app, &WEBHOOK, may.scope(), id).await?)
@@ -37,7 +37,7 @@ pub async fn get_webhook(
 /// `POST /api/webhook-delivery/list`.
 pub async fn list_deliveries(
     State(services): State<Arc<Services>>,
-    may: May<permit::ReadWebhooks>,
+    may: May<permit::ReadOwnWebhooks>,
     asked: ListRequest,
 ) -> Result<Response, Failure> {
     list::answer(&services, &DELIVERY, may.scope(), asked).await
@@ -46,7 +46,7 @@ pub async fn list_deliveries(
 /// `GET /api/webhook-delivery/{id}`.
 pub async fn get_delivery(
     State(app): State<App>,
-    may: May<permit::ReadWebhooks>,
+    may: May<permit::ReadOwnWebhooks>,
     Id(id): Id,
 ) -> Result<Response, Failure> {
     Ok(view::record(&app, &DELIVERY, may.scope(), id).await?)
@@ -55,7 +55,7 @@ pub async fn get_delivery(
 /// `GET /api/webhook-delivery/{id}/body`: the bytes that its attempts send.
 pub async fn get_delivery_body(
     State(services): State<Arc<Services>>,
-    may: May<permit::ReadWebhooks>,
+    may: May<permit::ReadOwnWebhooks>,
     Id(id): Id,
 ) -> Result<Response, Failure> {
     let found = search::find(&services.db, may.scope(), id.into()).await?;

@@ -1,10 +1,13 @@
 //! `/api/event-reader`: events for who cannot be called.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use axum::body::Body;
 use axum::extract::{FromRequestParts, State};
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
+use futures::stream;
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
@@ -16,12 +19,14 @@ use longshore_domain::list::fields::stock::PRODUCT_STOCK;
 use longshore_domain::list::resource::Resource;
 use longshore_domain::webhook::reader::{self, feed};
 use longshore_http::app::App;
+use longshore_http::extract::accept;
 use longshore_http::extract::lines::NDJSON;
 use longshore_http::extract::{Failure, Id, IfMatch, JsonBody, ListRequest, May, Once, permit, query, wait};
 use longshore_kernel::access::Scope;
 use longshore_kernel::ids::EventReaderId;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
+use tokio::sync::watch;
 
 use crate::routes::{list as lists, view};
 
@@ -90,7 +95,10 @@ pub async fn set_reader_position(
     Ok(view::answer(&reader::set_position(&services, &may, id, body.value).await?)?)
 }
 
-/// `?after=&limit=&wait=`.
+/// How often a client of a feed without end hears where to read on, at least.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
+
+/// `?after=&limit=&wait=`, and whether the feed has no end.
 #[derive(Debug)]
 pub struct Asked {
     events: feed::Asked,
@@ -101,8 +109,9 @@ impl<S: Send + Sync> FromRequestParts<S> for Asked {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
-        let mut asked =
-            Self { events: feed::Asked { after: None, limit: feed::USUAL }, wait: Duration::ZERO };
+        let are_lines = accept::prefers(&parts.headers, NDJSON);
+        let events = feed::Asked { after: None, limit: feed::USUAL, are_lines };
+        let mut asked = Self { events, wait: Duration::ZERO };
         query::each(&parts.uri, &["after", "limit", "wait"], |name, value| {
             match name {
                 "after" => asked.events.after = Some(value.to_owned()),
@@ -117,27 +126,59 @@ impl<S: Send + Sync> FromRequestParts<S> for Asked {
     }
 }
 
-/// `GET /api/event-reader/{id}/events`: what comes next, at once or when something comes.
+/// `GET /api/event-reader/{id}/events`: what comes next, at once or when something comes; as lines without an end, where the client
+/// prefers that.
 pub async fn read_events(
     State(app): State<App>,
     may: May<permit::ReadReaders>,
     Id(id): Id<EventReaderId>,
-    Asked { mut events, wait }: Asked,
+    Asked { events, wait }: Asked,
 ) -> Result<Response, Failure> {
-    let until = Instant::now() + wait;
-    let mut news = None;
-    loop {
-        let page = feed::read(&app.services, may.scope(), id, &events).await?;
-        let left = until.saturating_duration_since(Instant::now());
-        // one that is not at its end goes on from there: nothing of what was looked at met the criteria
-        if page.events > 0 || left.is_zero() || !page.is_end {
-            return Ok(view::json(page.json));
-        }
-        events.after = Some(page.next);
-        let news = news.get_or_insert_with(|| app.events.follow(page.organisation));
-        let changed = tokio::time::timeout(left, app.closing.run_until_cancelled(news.changed())).await;
-        if !matches!(changed, Ok(Some(Ok(())))) {
-            return Ok(view::json(page.json));
+    let are_lines = events.are_lines;
+    let mut feed = Feed { app, scope: may.scope().clone(), id, asked: events, news: None };
+    if !are_lines {
+        return Ok(view::json(feed.next(wait).await?.json));
+    }
+    let first = feed.next(Duration::ZERO).await?;
+    // what goes wrong later is told to who opens it again
+    let lines = stream::unfold((feed, Some(first.json)), async |(mut feed, first)| {
+        let lines = match first {
+            Some(first) => first,
+            None if feed.app.closing.is_cancelled() => return None,
+            None => feed.next(SIGN_OF_LIFE).await.ok()?.json,
+        };
+        Some((Ok::<_, Infallible>(lines), (feed, None)))
+    });
+    Ok(([(CONTENT_TYPE, HeaderValue::from_static(NDJSON))], Body::from_stream(lines)).into_response())
+}
+
+/// Who reads on and on.
+struct Feed {
+    app: App,
+    scope: Scope,
+    id: EventReaderId,
+    asked: feed::Asked,
+    news: Option<watch::Receiver<reader::Come>>,
+}
+
+impl Feed {
+    /// What comes next, waited for.
+    async fn next(&mut self, wait: Duration) -> Result<feed::Page, Problem> {
+        let until = Instant::now() + wait;
+        loop {
+            let page = feed::read(&self.app.services, &self.scope, self.id, &self.asked).await?;
+            self.asked.after = Some(page.next.clone());
+            let left = until.saturating_duration_since(Instant::now());
+            // one that is not at its end goes on from there: nothing of what was looked at met the criteria
+            if page.events > 0 || left.is_zero() || !page.is_end {
+                return Ok(page);
+            }
+            let app = &self.app;
+            let news = self.news.get_or_insert_with(|| app.events.follow(page.organisation));
+            let changed = tokio::time::timeout(left, app.closing.run_until_cancelled(news.changed())).await;
+            if !matches!(changed, Ok(Some(Ok(())))) {
+                return Ok(page);
+            }
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::routes::view;
 /// `POST /api/eshop-webhook`: the only answer that contains the secret.
 pub async fn create_webhook(
     State(services): State<Arc<Services>>,
-    may: May<permit::WriteWebhooks>,
+    may: May<permit::WriteOwnWebhooks>,
     once: Once,
     body: JsonBody,
 ) -> Result<Response, Failure> {
@@ -31,7 +31,7 @@ pub async fn create_webhook(
 /// `POST /api/eshop-webhook/try`: what a webhook would have been told of.
 pub async fn try_webhook(
     State(services): State<Arc<Services>>,
-    may: May<permit::ReadWebhooks>,
+    may: May<permit::ReadOwnWebhooks>,
     body: JsonBody,
 ) -> Result<Response, Failure> {
     let tried = subscription::try_out(&services, may.scope(), body.value).await?;
@@ -41,7 +41,7 @@ pub async fn try_webhook(
 /// `PUT /api/eshop-webhook/{id}`: changes the given fields.
 pub async fn update_webhook(
     State(services): State<Arc<Services>>,
-    may: May<permit::WriteWebhooks>,
+    may: May<permit::WriteOwnWebhooks>,
     Id(id): Id<WebhookId>,
     if_match: IfMatch,
     body: JsonBody,
@@ -53,7 +53,7 @@ pub async fn update_webhook(
 /// `DELETE /api/eshop-webhook/{id}`: also cancels its pending deliveries.
 pub async fn delete_webhook(
     State(services): State<Arc<Services>>,
-    may: May<permit::WriteWebhooks>,
+    may: May<permit::WriteOwnWebhooks>,
     Id(id): Id<WebhookId>,
 ) -> Result<Response, Failure> {
     Ok(view::answer(&subscription::delete(&services, &may, id).await?)?)
@@ -62,7 +62,7 @@ pub async fn delete_webhook(
 /// `PUT /api/eshop-webhook/activate/{id}`: sends the deliveries that were kept.
 pub async fn activate_webhook(
     State(services): State<Arc<Services>>,
-    may: May<permit::WriteWebhooks>,
+    may: May<permit::WriteOwnWebhooks>,
     Id(id): Id<WebhookId>,
     if_match: IfMatch,
 ) -> Result<Response, Failure> {
@@ -73,7 +73,7 @@ pub async fn activate_webhook(
 /// `PUT /api/eshop-webhook/deactivate/{id}`: from now on deliveries are kept.
 pub async fn deactivate_webhook(
     State(services): State<Arc<Services>>,
-    may: May<permit::WriteWebhooks>,
+    may: May<permit::WriteOwnWebhooks>,
     Id(id): Id<WebhookId>,
     if_match: IfMatch,
 ) -> Result<Response, Failure> {
@@ -85,7 +85,7 @@ pub async fn deactivate_webhook(
 /// one more day.
 pub async fn rotate_webhook_secret(
     State(services): State<Arc<Services>>,
-    may: May<permit::WriteWebhooks>,
+    may: May<permit::WriteOwnWebhooks>,
     Id(id): Id<WebhookId>,
     once: Once,
 ) -> Result<Response, Failure> {
@@ -98,7 +98,7 @@ pub async fn rotate_webhook_secret(
 /// `POST /api/eshop-webhook/{id}/test`: a delivery of an example; the body may be absent.
 pub async fn test_webhook(
     State(services): State<Arc<Services>>,
-    may: May<permit::WriteWebhooks>,
+    may: May<permit::WriteOwnWebhooks>,
     Id(id): Id<WebhookId>,
     once: Once,
     body: OptionalJson,
@@ -113,7 +113,7 @@ pub async fn test_webhook(
 /// since a time.
 pub async fn recover_webhook(
     State(app): State<App>,
-    may: May<permit::WriteWebhooks>,
+    may: May<permit::WriteOwnWebhooks>,
     Id(id): Id<WebhookId>,
     once: Once,
     prefer: Prefer,

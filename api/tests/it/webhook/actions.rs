@@ -115,7 +115,7 @@ async fn the_body_of_a_delivery_can_be_read_while_its_event_is_kept(
     assert_eq!((&body["type"], &body["id"], &body["data"]["id"]), (&json!("test"), &json!(id), &json!(id)));
     assert_eq!(body["test"], true);
 
-    api.get(&api.connector, &path).await.expect(403);
+    api.get(&api.connector, &path).await.expect(404);
     let unknown = format!("/api/webhook-delivery/{}/body", Uuid::nil());
     assert_eq!(api.get(&api.user, &unknown).await.expect(404).json()["code"], "not_found");
     let pool = PgPool::connect_with(options).await.unwrap();

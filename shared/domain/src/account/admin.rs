@@ -175,8 +175,7 @@ async fn rewrite(
     let recorded =
         write(change.connection(), &context.origin, id, action, &new, password).await.map_err(refused)?;
     change.note(recorded);
-    let ended = end_made_by(change.connection(), &context.origin, &[id], which).await?;
-    change.note(ended);
+    end_made_by(change, &context.origin, &[id], which).await?;
     if guard.permits(change.connection()).await? { Ok(()) } else { Err(superadmins::last()) }
 }
 

@@ -58,8 +58,7 @@ pub async fn change_password(
     let mut left = json!({"tokens": [], "countOfTokens": 0});
     if let Some(admin) = holder.admin() {
         if ends_tokens {
-            let ended = end_made_by(change.connection(), &context.origin, &[admin], Which::All).await?;
-            change.note(ended);
+            end_made_by(&mut change, &context.origin, &[admin], Which::All).await?;
         }
         left = tokens(change.connection(), admin).await?;
     }

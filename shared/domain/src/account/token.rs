@@ -9,6 +9,7 @@
 
 mod create;
 pub mod issue;
+pub mod made;
 mod making;
 mod usage;
 
@@ -173,6 +174,9 @@ impl Lookup {
             _ if role.sees_everything() => Scope::Everything,
             (None, ..) => Scope::Organisations(found.organisations.into()),
             (Some(organisation), _, Some(wms)) => Scope::Wms { organisation, wms },
+            (Some(organisation), eshop, None) if role == Role::Connector => {
+                Scope::Connector { organisation, eshop, token: found.id }
+            }
             (Some(organisation), Some(eshop), None) => Scope::Eshop { organisation, eshop },
             (Some(organisation), None, None) => Scope::Organisations(Arc::from([organisation])),
         };

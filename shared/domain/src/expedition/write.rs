@@ -331,6 +331,7 @@ macro_rules! record_orders {
                  SELECT s.id, s.organisation_id,
                         ARRAY(SELECT eshop_id FROM product_eshop WHERE product_id = s.product_id
                               UNION SELECT eshop_id FROM eshop_warehouse WHERE warehouse_id = s.warehouse_id) AS eshops,
+                        ARRAY(SELECT eshop_id FROM product_eshop WHERE product_id = s.product_id) AS seen_by,
                         event_data(s.id,
                             jsonb_build_object('organisation', s.organisation_id, 'product', s.product_id,
                                 'productSku', (SELECT product_sku FROM product WHERE id = s.product_id),
@@ -341,10 +342,12 @@ macro_rules! record_orders {
                             AS data,
                         s.version, s.changed_at
                  FROM stocks s WHERE s.is_told
-             ), changed AS ("
+             ), changed AS (
+                SELECT orders.*, NULL::uuid[] AS seen_by FROM ("
             + $rows
-            + " UNION ALL
-                SELECT id, organisation_id, eshops, NULL, data, version, changed_at, 1, NULL, 'product_stock', $17::text
+            + ") AS orders
+                UNION ALL
+                SELECT id, organisation_id, eshops, NULL, data, version, changed_at, 1, NULL, 'product_stock', $17::text, seen_by
                 FROM stock_told
              )",
             &$stocks.ids,

@@ -65,13 +65,14 @@ pub(super) async fn tell(
                     event_data(id, jsonb_build_object('organisation', organisation, 'eshop', eshop_id, 'kind', kind),
                         '{state, progress, outcome}',
                         jsonb_build_object('state', state, 'progress', progress, 'outcome', outcome)) AS data,
-                    NULL::text AS action, NULL::text AS kind, NULL::text AS event, NULL::uuid[] AS concerned
+                    NULL::text AS action, NULL::text AS kind, NULL::text AS event, NULL::uuid[] AS concerned,
+                    NULL::uuid[] AS seen_by
              FROM ended WHERE is_sync
              UNION ALL
              SELECT 1, e.id, e.version, e.at, e.organisation,
                     CASE WHEN e.eshop_id IS NULL THEN ARRAY(SELECT s.id FROM eshop s WHERE s.organisation_id = e.organisation)
                          ELSE ARRAY[e.eshop_id] END,
-                    NULL, h.record, NULL, NULL, $14, array_remove(ARRAY[e.eshop_id], NULL)
+                    NULL, h.record, NULL, NULL, $14, array_remove(ARRAY[e.eshop_id], NULL), array_remove(ARRAY[e.eshop_id], NULL)
              FROM unnest($12::uuid[], $13::text[]::jsonb[]) AS h (id, record) JOIN ended e ON e.id = h.id
          )",
         &ids as &[JobId],

@@ -23,7 +23,7 @@ use crate::list::fields::subscription::WEBHOOK;
 use crate::list::fields::warehouse::WAREHOUSE;
 use crate::list::fields::wms::WMS;
 use longshore_kernel::access::Scope;
-use longshore_kernel::ids::{EshopId, OrganisationId, WmsId};
+use longshore_kernel::ids::{EshopId, OrganisationId, TokenId, WmsId};
 
 const RESOURCES: [&Resource; 9] =
     [&ORGANISATION, &ESHOP, &WAREHOUSE, &WMS, &PRODUCT, &PRODUCT_STOCK, &JOB, &WEBHOOK, &DELIVERY];
@@ -53,7 +53,8 @@ static VOCABULARY: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
 fn learn(resource: &'static Resource, known: &mut HashSet<&'static str>, seen: &mut BTreeSet<&'static str>) {
     if seen.insert(resource.name) {
         let tenancy = resource.tenancy;
-        let tenancy = [Some(tenancy.organisation), tenancy.several, tenancy.eshop, tenancy.wms];
+        let tenancy =
+            [Some(tenancy.organisation), tenancy.several, tenancy.eshop, tenancy.wms, tenancy.maker];
         for text in resource.tables.iter().chain([&resource.version]).chain(tenancy.iter().flatten()) {
             known.extend(words(text));
         }
@@ -222,6 +223,11 @@ fn scopes() -> Vec<Scope> {
         of(&[1]),
         of(&[1, 2]),
         Scope::Eshop { organisation: OrganisationId::from_u128(1), eshop: EshopId::from_u128(2) },
+        Scope::Connector {
+            organisation: OrganisationId::from_u128(1),
+            eshop: Some(EshopId::from_u128(2)),
+            token: TokenId::from_u128(3),
+        },
         Scope::Wms { organisation: OrganisationId::from_u128(1), wms: WmsId::from_u128(2) },
     ]
 }

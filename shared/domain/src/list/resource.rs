@@ -59,6 +59,8 @@ pub struct Tenancy {
     pub eshop: Option<&'static str>,
     /// What is true of a row that the wms `{w}` may see; without it, the wms sees none.
     pub wms: Option<&'static str>,
+    /// What is true of a row that the connector with the token `{m}` may see; without it, the token does not matter.
+    pub maker: Option<&'static str>,
 }
 
 impl Tenancy {
@@ -464,6 +466,7 @@ mod tests {
             assert_eq!(marks(resource.tenancy.several.unwrap_or("{t}{o}")), HashSet::from(["t", "o"]));
             assert_eq!(marks(resource.tenancy.eshop.unwrap_or("{t}{e}")), HashSet::from(["t", "e"]));
             assert_eq!(marks(resource.tenancy.wms.unwrap_or("{t}{w}")), HashSet::from(["t", "w"]));
+            assert_eq!(marks(resource.tenancy.maker.unwrap_or("{t}{m}")), HashSet::from(["t", "m"]));
             assert!(
                 !resource.tables.is_empty() && resource.tables.iter().all(|table| marks(table).is_empty())
             );

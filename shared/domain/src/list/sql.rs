@@ -87,11 +87,11 @@ impl Sql {
         })
     }
 
-    /// What is true of a row that an e-shop or a wms may see.
+    /// What is true of a row that an e-shop, a wms or a maker may see.
     fn of_one(&mut self, template: &'static str, row: Alias, one: &Self) -> &mut Self {
         self.fill(template, |sql, mark| match mark {
             "t" => sql.alias(row),
-            "e" | "w" => sql.piece(one),
+            "e" | "w" | "m" => sql.piece(one),
             _ => sql,
         })
     }
@@ -326,10 +326,14 @@ impl<'s> Binder<'s> {
             (Some(_), None) => _ = sql.push(" AND false"),
             (None, _) => {}
         }
+        if let (Some(predicate), Some(maker)) = (tenancy.maker, self.scope.maker()) {
+            let maker = self.bind(maker);
+            sql.push(" AND ").of_one(predicate, row, &maker);
+        }
     }
 }
 
-/// SQL of looking records up: `$1` their ids, `$2` the organisations (null: all), `$3` the e-shop, `$4` the wms (null: all).
+/// SQL of looking records up: `$1` their ids, `$2` the organisations, `$3` the e-shop, `$4` the wms, `$5` the maker (null: all).
 pub(super) fn look_up(resource: &'static Resource) -> &'static str {
     resource.look_up.0.get_or_init(|| {
         let row = Alias::ROOT;
@@ -349,10 +353,11 @@ pub(super) fn look_up(resource: &'static Resource) -> &'static str {
             sql.push(" OR ").expression(several, row);
         }
         sql.push(")");
-        let (mut eshop, mut wms) = (Sql::default(), Sql::default());
+        let [mut eshop, mut wms, mut maker] = [const { Sql(String::new()) }; 3];
         eshop.push("$3");
         wms.push("$4");
-        // asked for even where no rule needs them, so that every look-up has the same four values
+        maker.push("$5");
+        // asked for even where no rule needs them, so that every look-up has the same five values
         sql.push(" AND ($3::uuid IS NULL OR ");
         sql.of_one(resource.tenancy.eshop.unwrap_or("true"), row, &eshop).push(")");
         sql.push(" AND ($4::uuid IS NULL OR ");
@@ -360,7 +365,8 @@ pub(super) fn look_up(resource: &'static Resource) -> &'static str {
             Tenancy::COMMON => "true",
             _ => resource.tenancy.wms.unwrap_or("false"),
         };
-        sql.of_one(of_wms, row, &wms).push(")");
+        sql.of_one(of_wms, row, &wms).push(") AND ($5::uuid IS NULL OR ");
+        sql.of_one(resource.tenancy.maker.unwrap_or("true"), row, &maker).push(")");
         sql.into_text().replace(ORGANISATIONS, "$2::uuid[]")
     })
 }

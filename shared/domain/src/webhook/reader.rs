@@ -16,7 +16,7 @@ use sqlx::PgConnection;
 
 pub use self::begin::{keep, thin};
 use self::cursor::{Cursor, Line};
-pub use self::watch::EventWatch;
+pub use self::watch::{Come, EventWatch};
 use super::subscription::choice::{Choice, Named, Source, Whose, of_source};
 use super::subscription::filter::Filter;
 use super::subscription::room;
@@ -30,9 +30,9 @@ use longshore_kernel::change::Change;
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::database::Database;
 use longshore_kernel::echo::Echo;
-use longshore_kernel::ids::{EshopId, EventReaderId, OrganisationId};
-use longshore_kernel::input::{Object, Reader, Schema, object, text};
-use longshore_kernel::problem::{FORBIDDEN, Problem, UNAVAILABLE, Violation};
+use longshore_kernel::ids::{EshopId, EventReaderId, OrganisationId, TokenId};
+use longshore_kernel::input::{Object, Reader, Schema, object, text, timestamp};
+use longshore_kernel::problem::{Problem, UNAVAILABLE, Violation};
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
 use longshore_kernel::tombstone;
@@ -41,7 +41,7 @@ use longshore_kernel::tombstone;
 pub const MOST: i64 = 32;
 
 /// Days after which a reader that nobody reads is removed.
-const UNREAD_DAYS: i32 = 30;
+pub const UNREAD_DAYS: i32 = 30;
 
 /// How long a creation waits until the reader has begun.
 const SETTLES_WITHIN: Duration = Duration::from_secs(2);
@@ -59,6 +59,8 @@ struct Stored {
     subscribed: Subscribed,
     filter: Filter,
     matches: Option<String>,
+    /// It is told of no record that a connector of its e-shop may not see.
+    bound: bool,
     settled: bool,
     /// Of its beginning; nothing: it never began.
     line: Option<Line>,
@@ -82,7 +84,16 @@ struct Given {
 /// What the body of a creation or of an update accepts.
 #[must_use]
 pub fn schema(is_new: bool) -> Schema {
-    Object::schema(|object| Given::members(object, is_new))
+    Object::schema(|object| {
+        if is_new {
+            beginning(object);
+        }
+        Given::members(object, is_new)
+    })
+}
+
+fn beginning(object: &mut Object<'_>) -> Option<DateTime<Utc>> {
+    object.nullable("from", timestamp()).value()
 }
 
 /// What the body of a position accepts.
@@ -108,6 +119,8 @@ impl Given {
 
 struct New {
     name: String,
+    /// Nothing: now.
+    from: Option<DateTime<Utc>>,
     subscribed: Subscribed,
     filter: Filter,
     conditions: Vec<Condition>,
@@ -117,11 +130,12 @@ impl New {
     fn read(body: Value) -> (Option<Self>, Option<Named>, Vec<Violation>) {
         let rule = object(|object| {
             let given = Given::members(object, true);
+            let from = beginning(object);
             let named = given.whose.named();
             let choice = given.choice.judge(object, named);
             let new = || {
                 let (subscribed, filter, conditions) = choice?;
-                Some(Self { name: given.name?, subscribed, filter, conditions })
+                Some(Self { name: given.name?, from, subscribed, filter, conditions })
             };
             Some((named, new()))
         });
@@ -133,15 +147,15 @@ impl New {
 /// Creates a reader (`POST /api/event-reader`). It waits for a moment until it has begun.
 pub async fn create(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
     let scope = context.scope();
-    if scope.eshop().is_some() {
-        let detail = "a token of one e-shop may not have readers: use one of the organisation";
-        return Err(Problem::new(&FORBIDDEN, detail));
-    }
     let (new, source) = of_source(services, scope, New::read(body)).await?;
     let Source { organisation, eshop, .. } = source;
     let id = EventReaderId::new();
     let mut change = Change::begin(services).await?;
     room::of_readers(change.connection(), organisation, MOST).await?;
+    room::of_maker(change.connection(), scope, "readers").await?;
+    if let Some(from) = new.from {
+        begin::must_reach(change.connection(), organisation, from).await?;
+    }
     let matches = new.filter.compiled(change.connection(), &new.conditions).await?;
     let recorded = record_change!(
         change.connection(),
@@ -150,11 +164,12 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
         ENTITY,
         None,
         "WITH made AS (
-             INSERT INTO event_reader (id, organisation_id, eshop_id, name, event, events, criteria, matches, selected)
-             VALUES ($9, $10, $11, $12, $13, $14, $15, $16::text::jsonpath, $17)
+             INSERT INTO event_reader (id, organisation_id, eshop_id, name, event, events, criteria, matches, selected,
+                 created_by_type, created_by_id, created_by, made_by, bound)
+             VALUES ($9, $10, $11, $12, $13, $14, $15, $16::text::jsonpath, $17, $1, $2, $3, $18, $19)
              RETURNING *
          ), place AS (
-             INSERT INTO event_reader_position (reader_id) SELECT id FROM made
+             INSERT INTO event_reader_position (reader_id, begins_from) SELECT id, $20::timestamptz FROM made
          ), changed AS (
              SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation, '{}'::uuid[] AS eshops,
                     jsonb_build_object('name', jsonb_build_array(NULL, name),
@@ -174,6 +189,9 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
         new.filter.criteria.as_ref() as Option<&Value>,
         matches,
         new.filter.select.as_deref() as Option<&[String]>,
+        scope.maker() as Option<TokenId>,
+        scope.eshop().is_some(),
+        new.from,
     )
     .await?;
     change.note(recorded);
@@ -339,6 +357,20 @@ pub async fn set_position(
     Ok(Answer::done())
 }
 
+/// How many events a second were read lately, by a reader which the caller may see.
+///
+/// # Errors
+/// Those of the database.
+pub async fn rate(db: &Database, id: EventReaderId) -> Result<f32, Problem> {
+    let rate = sqlx::query_scalar!(
+        r#"SELECT faded(read_rate, read_at) AS "rate!" FROM event_reader_position WHERE reader_id = $1"#,
+        id.get(),
+    )
+    .fetch_optional(&db.main)
+    .await?;
+    Ok(rate.unwrap_or_default())
+}
+
 /// Where the feed goes on after what is read from now on: a record that a later snapshot shows is told once more.
 ///
 /// # Errors
@@ -407,15 +439,16 @@ async fn stored(db: &Database, scope: &Scope, id: EventReaderId) -> Result<Store
 async fn find(connection: &mut PgConnection, scope: &Scope, id: EventReaderId) -> Result<Stored, Problem> {
     let found = sqlx::query!(
         r#"SELECT r.organisation_id AS "organisation: OrganisationId", r.eshop_id AS "eshop: EshopId", r.name, r.event, r.events,
-                  r.criteria, r.matches::text AS matches, r.selected, r.version,
+                  r.criteria, r.matches::text AS matches, r.selected, r.bound, r.version,
                   p.settled, p.epoch, p.cluster, p.beginning, p.position,
                   u.epoch AS now_epoch, c.system_identifier AS "now_cluster!", clock_timestamp() AS "now!"
            FROM event_reader r JOIN event_reader_position p ON p.reader_id = r.id CROSS JOIN pulse u
            CROSS JOIN pg_control_system() c
-           WHERE r.id = $3 AND in_scope($1, r.organisation_id) AND $2::uuid IS NULL"#,
+           WHERE r.id = $3 AND in_scope($1, r.organisation_id) AND in_eshop($2, r.eshop_id) AND in_hands($4, r.made_by)"#,
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
         id.get(),
+        scope.maker() as Option<TokenId>,
     )
     .fetch_optional(&mut *connection)
     .await?;
@@ -430,6 +463,7 @@ async fn find(connection: &mut PgConnection, scope: &Scope, id: EventReaderId) -
         subscribed: Subscribed { events: row.events, event: row.event },
         filter: Filter { criteria: row.criteria, select: row.selected },
         matches: row.matches,
+        bound: row.bound,
         settled: row.settled,
         line: row.epoch.zip(row.cluster).map(|(epoch, cluster)| Line { epoch, cluster }),
         beginning: row.beginning,

@@ -28,7 +28,7 @@ pub use longshore_kernel::authentication::Authentication;
 use longshore_kernel::cause::causes;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
-use longshore_kernel::ids::{EshopId, WebhookId};
+use longshore_kernel::ids::{EshopId, TokenId, WebhookId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::quota::Kind;
 use longshore_kernel::record_change;
@@ -47,6 +47,7 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
     let mut change = Change::begin(services).await?;
     change.must_have_room(organisation, Kind::Webhook).await?;
     room::of_webhooks(change.connection(), source, services.outbound.webhooks_per_eshop).await?;
+    room::of_maker(change.connection(), scope, "webhooks").await?;
     let Settings { subscribed, filter, .. } = &new.settings;
     let matches = filter.compiled(change.connection(), &new.conditions).await?;
     let recorded = record_change!(
@@ -57,8 +58,10 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
         None,
         "WITH made AS (
              INSERT INTO webhook (id, organisation_id, eshop_id, event, events, destination, active, authentication_type,
-                 authentication, secret, max_in_flight, ordered, batch_events, batch_wait, max_per_second, criteria, matches, selected)
-             VALUES ($9, $10, $11, $12, $21, $13, $14, $15, $16, $17, $18, $19, $22, $23, $24::float8, $25, $26::text::jsonpath, $27)
+                 authentication, secret, max_in_flight, ordered, batch_events, batch_wait, max_per_second, criteria, matches, selected,
+                 created_by_type, created_by_id, created_by, made_by, bound)
+             VALUES ($9, $10, $11, $12, $21, $13, $14, $15, $16, $17, $18, $19, $22, $23, $24::float8, $25, $26::text::jsonpath, $27,
+                 $1, $2, $3, $28, $29)
              RETURNING *
          ), lane AS (
              INSERT INTO webhook_lane (webhook_id) SELECT id FROM made
@@ -98,6 +101,8 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
         filter.criteria.as_ref() as Option<&Value>,
         matches,
         filter.select.as_deref() as Option<&[String]>,
+        scope.maker() as Option<TokenId>,
+        scope.eshop().is_some(),
     )
     .await?;
     change.note(recorded);
@@ -265,6 +270,10 @@ async fn set(
                  authentication = CASE WHEN $15 THEN $17 ELSE w.authentication END,
                  disabled_at = CASE WHEN $12 THEN NULL ELSE w.disabled_at END,
                  disabled_reason = CASE WHEN $12 THEN NULL ELSE w.disabled_reason END,
+                 -- who activates that of a token that has ended takes it over
+                 made_by = CASE WHEN w.active OR NOT $12 OR EXISTS (
+                     SELECT FROM access_token t WHERE t.id = w.made_by AND t.revoked_at IS NULL AND coalesce(t.expires_at > now(), true))
+                     THEN w.made_by END,
                  -- a worker that has read the webhook as it was gets no lease
                  rotations = w.rotations + (w.active AND NOT $12)::int + (w.destination <> $11)::int, version = w.version + 1
              FROM old

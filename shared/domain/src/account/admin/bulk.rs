@@ -140,16 +140,14 @@ pub async fn execute(
             }
             let switched = switch(change.connection(), origin, ids, active, acceptance).await?;
             if !active {
-                let ended = end_made_by(change.connection(), origin, ids, Which::NotAllowed).await?;
-                change.note(ended);
+                end_made_by(change, origin, ids, Which::NotAllowed).await?;
             }
             switched
         }
         // a deleted admin need not be deleted again
         Wish::Delete => {
             lock(change.connection(), ids).await?;
-            let ended = end_made_by(change.connection(), origin, ids, Which::All).await?;
-            change.note(ended);
+            end_made_by(change, origin, ids, Which::All).await?;
             remove(change.connection(), origin, ids).await?
         }
     };

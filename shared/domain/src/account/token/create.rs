@@ -36,6 +36,31 @@ pub struct NewToken {
 }
 
 impl NewToken {
+    /// Becomes the successor of the token of a connector, if its maker sees that: of the same organisation and e-shop.
+    pub(super) async fn succeed(
+        &mut self,
+        connection: &mut PgConnection,
+        scope: &Scope,
+        former: TokenId,
+    ) -> Result<(), Problem> {
+        let found = sqlx::query!(
+            r#"SELECT role, organisation_id AS "organisation: OrganisationId", eshop_id AS "eshop: EshopId" FROM access_token
+               WHERE id = $2 AND admin_id IS NULL AND business_user_id IS NULL AND in_scope($1, organisation_id) FOR UPDATE"#,
+            scope.organisations() as Option<&[OrganisationId]>,
+            former.get(),
+        )
+        .fetch_optional(connection)
+        .await?;
+        let Some(found) = found else {
+            return Err(Problem::violation("replaces", "unknown_reference", "does not exist"));
+        };
+        if found.role != Role::Connector.as_str() {
+            return Err(Problem::violation("replaces", "invalid", "must be the token of a connector"));
+        }
+        (self.organisation, self.eshop) = (found.organisation, found.eshop);
+        Ok(())
+    }
+
     /// The token of a warehouse is of the organisation of its wms, if its maker sees that.
     pub(super) async fn take_organisation(
         &mut self,

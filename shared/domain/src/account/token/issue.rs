@@ -6,9 +6,9 @@ use secrecy::ExposeSecret as _;
 use serde_json::Value;
 use sqlx::PgConnection;
 
-use super::ENTITY;
 use super::create::{NewToken, check, in_a_year, insert, new_secret, unknown};
 use super::making::{Maker, Means, revoke_tokens};
+use super::{ENTITY, made};
 use crate::account::belonging::no_such_organisation;
 use crate::account::proof::Proof;
 use crate::account::visitor::Visitor;
@@ -37,7 +37,7 @@ pub async fn issue(
     visitor: &Visitor,
     body: Value,
 ) -> Result<Answer, Problem> {
-    let ((new, named, proof), refused) = Reader::draft(body, body_to_create(services.clock.now()));
+    let ((new, named, replaces, proof), refused) = Reader::draft(body, body_to_create(services.clock.now()));
     let (id, secret) = (TokenId::new(), new_secret());
     let proof = if refused.is_empty() { proof.verify(services, context, visitor).await? } else { None };
     let mut change = Change::begin(services).await?;
@@ -49,6 +49,9 @@ pub async fn issue(
         let found = named.unknown(change.connection(), &means.scope).await?;
         return Err(Problem::invalid(with_found(refused, found)));
     };
+    if let Some(former) = replaces {
+        new.succeed(change.connection(), &means.scope, former).await?;
+    }
     new.take_organisation(change.connection(), context.scope()).await?;
     limit(&means, &new)?;
     check(change.connection(), &new).await?;
@@ -59,6 +62,9 @@ pub async fn issue(
     }
     let recorded = insert(change.connection(), &context.origin, id, &secret, &new).await?;
     change.note(recorded);
+    if let Some(former) = replaces {
+        made::pass_on(change.connection(), former, id).await?;
+    }
     let token = list::find(change.connection(), &ACCESS_TOKEN, context.scope(), id)
         .await?
         .ok_or_else(|| Problem::not_found(ENTITY))?;
@@ -102,11 +108,20 @@ impl Named {
 }
 
 /// The body of a create: the token, unless it is refused, and in any case what the body refers to, and what proves whose the login is.
-pub fn body_to_create(now: DateTime<Utc>) -> impl Rule<Out = (Option<NewToken>, Named, Proof)> {
+pub fn body_to_create(
+    now: DateTime<Utc>,
+) -> impl Rule<Out = (Option<NewToken>, Named, Option<TokenId>, Proof)> {
     object(move |object| {
         let proof = Proof::members(object);
+        let [is_successor, is_role_given] = ["replaces", "role"].map(|name| object.has(name));
+        let mut said = ["role", "organisation", "eshop", "wms"].to_vec();
+        said.retain(|name| is_successor && object.has(name));
         let name = object.required("name", text(1..=255));
-        let role = object.required("role", one_of(ROLES));
+        let replaces = object.optional("replaces", id()).map(TokenId::from);
+        let role = object.optional("role", one_of(ROLES));
+        if !is_role_given && !is_successor {
+            object.refuse("role", "required", "is required, unless `replaces` is sent");
+        }
         let organisation = object.nullable("organisation", id()).value().map(OrganisationId::from);
         let eshop = object.nullable("eshop", id()).value().map(EshopId::from);
         let wms = object.nullable("wms", id()).value().map(WmsId::from);
@@ -118,10 +133,16 @@ pub fn body_to_create(now: DateTime<Utc>) -> impl Rule<Out = (Option<NewToken>, 
         if expires_at.is_some_and(|at| at <= now) {
             object.refuse("expiresAt", "out_of_range", "must be in the future");
         }
+        for name in said {
+            let message = "cannot be sent with `replaces`: the new token has that of the old one";
+            object.refuse(name, "contradiction", message);
+        }
+        // that of a successor is read with its predecessor
+        let role = role.or(replaces.map(|_| Role::Connector.as_str()));
         let new = || {
             Some(NewToken { name: name?, role: Role::parse(role?)?, organisation, eshop, wms, expires_at })
         };
-        Some((new(), Named { organisation, eshop, wms }, proof))
+        Some((new(), Named { organisation, eshop, wms }, replaces, proof))
     })
 }
 
@@ -160,8 +181,12 @@ pub async fn delete(services: &Services, context: &Context, id: TokenId) -> Resu
         id.get(),
     )
     .await?;
-    let is_known = change.note(recorded) > 0
-        || list::find(change.connection(), &ACCESS_TOKEN, context.scope(), id).await?.is_some();
+    let is_ended = change.note(recorded) > 0;
+    if is_ended {
+        made::deactivate(&mut change, &context.origin).await?;
+    }
+    let is_known =
+        is_ended || list::find(change.connection(), &ACCESS_TOKEN, context.scope(), id).await?.is_some();
     if !is_known {
         return Err(tombstone::missing(change.connection(), context.scope(), ENTITY, id).await);
     }

@@ -7,9 +7,9 @@
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 
-use super::ADMIN;
+use super::{ADMIN, made};
 use longshore_kernel::access::{Actor, Role, Scope};
-use longshore_kernel::change::Recorded;
+use longshore_kernel::change::Change;
 use longshore_kernel::context::Origin;
 use longshore_kernel::ids::{AdminId, OrganisationId, TokenId};
 use longshore_kernel::problem::{Problem, UNAUTHENTICATED};
@@ -129,13 +129,13 @@ pub(in crate::account) enum Which {
 /// Ends tokens that admins have made, and what was made by these. It runs while the admins are locked, in a statement after
 /// the one that locked them: so it sees all that they have made.
 pub(in crate::account) async fn end_made_by(
-    connection: &mut PgConnection,
+    change: &mut Change<'_>,
     origin: &Origin,
     admins: &[AdminId],
     which: Which,
-) -> Result<Recorded, sqlx::Error> {
-    revoke_tokens!(
-        connection,
+) -> Result<(), sqlx::Error> {
+    let recorded = revoke_tokens!(
+        change.connection(),
         origin,
         "SELECT k.id
          FROM access_token k JOIN admin a ON a.id = ANY (ARRAY[k.made_by_admin_id])
@@ -149,5 +149,8 @@ pub(in crate::account) async fn end_made_by(
         admins as &[AdminId],
         which == Which::All,
     )
-    .await
+    .await?;
+    change.note(recorded);
+    made::deactivate(change, origin).await?;
+    Ok(())
 }

@@ -15,6 +15,7 @@ pub static ADMIN: Resource = Resource {
         several: None,
         eshop: None,
         wms: None,
+        maker: None,
     },
     fields: FIELDS,
     look_up: LookUp::new(),

@@ -9,7 +9,13 @@ pub static BUSINESS_USER: Resource = Resource {
     tables: &["business_user"],
     order: "createdAt",
     version: "{t}.version",
-    tenancy: Tenancy { organisation: "{t}.organisation_id", several: None, eshop: None, wms: None },
+    tenancy: Tenancy {
+        organisation: "{t}.organisation_id",
+        several: None,
+        eshop: None,
+        wms: None,
+        maker: None,
+    },
     fields: FIELDS,
     look_up: LookUp::new(),
 };

@@ -16,6 +16,7 @@ pub static CARRIER: Resource = Resource {
         several: None,
         eshop: None,
         wms: None,
+        maker: None,
     },
     fields: FIELDS,
     look_up: LookUp::new(),

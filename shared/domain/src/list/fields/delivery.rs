@@ -50,6 +50,7 @@ pub static DELIVERY: Resource = Resource {
         several: None,
         eshop: Some("{t}.eshop_id = {e}"),
         wms: None,
+        maker: Some("{t}.webhook_id = ANY (ARRAY(SELECT id FROM webhook WHERE made_by = {m}))"),
     },
     fields: FIELDS,
     look_up: LookUp::new(),

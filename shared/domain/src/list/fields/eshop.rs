@@ -15,6 +15,7 @@ pub static ESHOP: Resource = Resource {
         several: None,
         eshop: Some("{t}.id = {e}"),
         wms: None,
+        maker: None,
     },
     fields: FIELDS,
     look_up: LookUp::new(),

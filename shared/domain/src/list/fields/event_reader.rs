@@ -3,6 +3,7 @@
 use crate::list::fields::eshop::ESHOP;
 use crate::list::fields::event::{NAMES, SUBSCRIBABLE};
 use crate::list::fields::organisation::ORGANISATION;
+use crate::list::fields::subscription::{CREATED_BY, CREATED_BY_SHOWN};
 use crate::list::resource::{Field, LookUp, Resource, Tenancy};
 
 /// Readers of events.
@@ -14,9 +15,9 @@ pub static EVENT_READER: Resource = Resource {
     tenancy: Tenancy {
         organisation: "{t}.organisation_id",
         several: None,
-        // a caller that is bound to an e-shop has none
-        eshop: Some("{t}.eshop_id = {e} AND false"),
+        eshop: Some("{t}.eshop_id = {e}"),
         wms: None,
+        maker: Some("{t}.made_by = {m}"),
     },
     fields: FIELDS,
     look_up: LookUp::new(),
@@ -45,6 +46,9 @@ const FIELDS: &[Field] = &[
     .or_null(),
     Field::timestamp("readAt", "(SELECT p.read_at FROM event_reader_position p WHERE p.reader_id = {t}.id)")
         .or_null(),
+    Field::timestamp("readTo", "(SELECT p.read_to FROM event_reader_position p WHERE p.reader_id = {t}.id)")
+        .or_null(),
+    Field::object("createdBy", CREATED_BY).or_null().shown_as(CREATED_BY_SHOWN),
     Field::timestamp("createdAt", "{t}.created_at"),
     Field::timestamp("changedAt", "{t}.changed_at"),
     Field::integer("version", "{t}.version"),

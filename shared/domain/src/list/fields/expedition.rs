@@ -186,6 +186,7 @@ pub static EXPEDITION: Resource = Resource {
         several: None,
         eshop: Some("{t}.eshop_id = {e}"),
         wms: Some(OF_WMS),
+        maker: None,
     },
     fields: FIELDS,
     look_up: LookUp::new(),

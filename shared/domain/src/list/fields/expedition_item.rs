@@ -31,6 +31,7 @@ const TENANCY: Tenancy = Tenancy {
     several: None,
     eshop: Some("{t}.eshop_id = {e}"),
     wms: Some(OF_WMS),
+    maker: None,
 };
 
 /// Items of orders.

@@ -17,6 +17,7 @@ pub static JOB: Resource = Resource {
         eshop: Some("{t}.eshop_id = {e}"),
         // a wms sees what it has reported
         wms: Some("{t}.kind = 'expedition.news' AND ({t}.parameters ->> 'wms')::uuid = {w}"),
+        maker: None,
     },
     fields: FIELDS,
     look_up: LookUp::new(),

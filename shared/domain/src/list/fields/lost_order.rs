@@ -10,7 +10,13 @@ pub static LOST_ORDER: Resource = Resource {
     tables: &["wms_lost_order"],
     order: "createdAt",
     version: "1::bigint",
-    tenancy: Tenancy { organisation: "{t}.organisation_id", several: None, eshop: None, wms: None },
+    tenancy: Tenancy {
+        organisation: "{t}.organisation_id",
+        several: None,
+        eshop: None,
+        wms: None,
+        maker: None,
+    },
     fields: FIELDS,
     look_up: LookUp::new(),
 };

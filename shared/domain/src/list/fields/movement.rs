@@ -21,6 +21,7 @@ pub static STOCK_MOVEMENT: Resource = Resource {
             "EXISTS (SELECT 1 FROM product_eshop p WHERE p.product_id = {t}.product_id AND p.eshop_id = {e})",
         ),
         wms: Some("{t}.wms_id = {w}"),
+        maker: None,
     },
     fields: FIELDS,
     look_up: LookUp::new(),

@@ -17,6 +17,7 @@ pub static CARRIER_PREFERENCE: Resource = Resource {
         several: None,
         eshop: Some("({t}.eshop_id IS NULL OR {t}.eshop_id = {e})"),
         wms: None,
+        maker: None,
     },
     fields: FIELDS,
     look_up: LookUp::new(),

@@ -14,6 +14,7 @@ pub static PREVIEW: Resource = Resource {
         several: Some("(SELECT organisations FROM job WHERE id = {t}.job_id) <@ {o}"),
         eshop: Some("(SELECT eshop_id FROM job WHERE id = {t}.job_id) = {e}"),
         wms: None,
+        maker: None,
     },
     fields: FIELDS,
     look_up: LookUp::new(),

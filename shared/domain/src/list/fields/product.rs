@@ -17,6 +17,7 @@ pub static PRODUCT: Resource = Resource {
             "EXISTS (SELECT 1 FROM product_eshop p WHERE p.product_id = {t}.id AND p.eshop_id = {e})",
         ),
         wms: None,
+        maker: None,
     },
     fields: FIELDS,
     look_up: LookUp::new(),

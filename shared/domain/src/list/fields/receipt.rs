@@ -20,6 +20,7 @@ pub static OUTBOUND_RECEIPT: Resource = Resource {
         eshop: Some("{t}.eshop_id = {e}"),
         // what is packed was handed over
         wms: Some("{t}.wms_id = {w}"),
+        maker: None,
     },
     fields: OUTBOUND,
     look_up: LookUp::new(),
@@ -36,6 +37,7 @@ pub static INBOUND_RECEIPT: Resource = Resource {
         several: None,
         eshop: Some(of_own_products!("{t}.stock_advice_id")),
         wms: Some("{t}.wms_id = {w}"),
+        maker: None,
     },
     fields: INBOUND,
     look_up: LookUp::new(),

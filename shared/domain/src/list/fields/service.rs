@@ -15,6 +15,7 @@ pub static CARRIER_SERVICE: Resource = Resource {
         several: None,
         eshop: None,
         wms: None,
+        maker: None,
     },
     fields: FIELDS,
     look_up: LookUp::new(),

@@ -19,6 +19,7 @@ pub static PRODUCT_STOCK: Resource = Resource {
             "EXISTS (SELECT 1 FROM product_eshop p WHERE p.product_id = {t}.product_id AND p.eshop_id = {e})",
         ),
         wms: None,
+        maker: None,
     },
     fields: FIELDS,
     look_up: LookUp::new(),

@@ -55,6 +55,7 @@ pub static STOCK_ADVICE: Resource = Resource {
         several: None,
         eshop: Some(of_own_products!("{t}.id")),
         wms: Some("{t}.wms_id = {w}"),
+        maker: None,
     },
     fields: FIELDS,
     look_up: LookUp::new(),

@@ -17,6 +17,7 @@ pub static WEBHOOK: Resource = Resource {
         several: None,
         eshop: Some("{t}.eshop_id = {e}"),
         wms: None,
+        maker: Some("{t}.made_by = {m}"),
     },
     fields: FIELDS,
     look_up: LookUp::new(),
@@ -42,6 +43,23 @@ pub const HEALTHS: [&str; 3] =
 
 const AUTHENTICATION: &[Field] =
     &[Field::text("type", "{t}.authentication_type").among(&["none", "basic", "bearer", "header"])];
+
+const BACKLOG: &[Field] = &[Field::integer("waiting", "0"), Field::integer("seconds", "0").or_null()];
+
+/// What waits is counted up to 10,000.
+const BACKLOG_SHOWN: &str = "(
+    SELECT json_build_object('waiting', n, 'seconds', ceil(n / ({t}.max_per_second * coalesce({t}.batch_events, 1))))
+    FROM (SELECT count(*) AS n FROM (SELECT FROM delivery WHERE webhook_id = {t}.id LIMIT 10000) AS d) AS waiting)";
+
+/// Who has made a webhook, or a reader.
+pub(super) const CREATED_BY: &[Field] = &[
+    Field::text("type", "{t}.created_by_type").or_null(),
+    Field::id("id", "{t}.created_by_id").or_null(),
+    Field::text("name", "{t}.created_by").or_null(),
+];
+
+pub(super) const CREATED_BY_SHOWN: &str = "(CASE WHEN {t}.created_by IS NOT NULL
+    THEN json_build_object('type', {t}.created_by_type, 'id', {t}.created_by_id, 'name', {t}.created_by) END)";
 
 const BATCH: &[Field] = &[
     Field::integer("maxEvents", "{t}.batch_events").or_null(),
@@ -84,6 +102,8 @@ const FIELDS: &[Field] = &[
     Field::json("criteria", "{t}.criteria").or_null(),
     // null, or names: no list is asked about them
     Field::json("select", "to_jsonb({t}.selected)").or_null(),
+    Field::object("backlog", BACKLOG).shown_as(BACKLOG_SHOWN).alone(),
+    Field::object("createdBy", CREATED_BY).or_null().shown_as(CREATED_BY_SHOWN),
     Field::timestamp("createdAt", "{t}.created_at"),
     Field::timestamp("changedAt", "{t}.changed_at"),
     Field::integer("version", "{t}.version"),

@@ -9,7 +9,13 @@ pub static SUPPLIER: Resource = Resource {
     tables: &["supplier"],
     order: "createdAt",
     version: "{t}.version",
-    tenancy: Tenancy { organisation: "{t}.organisation_id", several: None, eshop: None, wms: None },
+    tenancy: Tenancy {
+        organisation: "{t}.organisation_id",
+        several: None,
+        eshop: None,
+        wms: None,
+        maker: None,
+    },
     fields: FIELDS,
     look_up: LookUp::new(),
 };

@@ -16,6 +16,7 @@ pub static ACCESS_TOKEN: Resource = Resource {
         several: None,
         eshop: Some("{t}.eshop_id = {e}"),
         wms: None,
+        maker: None,
     },
     fields: FIELDS,
     look_up: LookUp::new(),

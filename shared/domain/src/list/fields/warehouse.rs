@@ -11,7 +11,13 @@ pub static WAREHOUSE: Resource = Resource {
     tables: &["warehouse"],
     order: "createdAt",
     version: "{t}.version",
-    tenancy: Tenancy { organisation: "{t}.organisation_id", several: None, eshop: None, wms: None },
+    tenancy: Tenancy {
+        organisation: "{t}.organisation_id",
+        several: None,
+        eshop: None,
+        wms: None,
+        maker: None,
+    },
     fields: FIELDS,
     look_up: LookUp::new(),
 };

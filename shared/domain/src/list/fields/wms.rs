@@ -10,7 +10,13 @@ pub static WMS: Resource = Resource {
     tables: &["wms"],
     order: "createdAt",
     version: "{t}.version",
-    tenancy: Tenancy { organisation: "{t}.organisation_id", several: None, eshop: None, wms: None },
+    tenancy: Tenancy {
+        organisation: "{t}.organisation_id",
+        several: None,
+        eshop: None,
+        wms: None,
+        maker: None,
+    },
     fields: FIELDS,
     look_up: LookUp::new(),
 };

@@ -110,6 +110,7 @@ pub async fn apply(
              SELECT w.id AS entity, w.version, w.changed_at AS at, $9 AS organisation,
                     ARRAY(SELECT eshop_id FROM product_eshop WHERE product_id = w.product_id
                           UNION SELECT eshop_id FROM eshop_warehouse WHERE warehouse_id = $14) AS eshops,
+                    ARRAY(SELECT eshop_id FROM product_eshop WHERE product_id = w.product_id) AS seen_by,
                     f.changes,
                     event_data(w.id,
                         jsonb_build_object('organisation', $9, 'product', w.product_id, 'productSku', p.product_sku,

@@ -337,6 +337,7 @@ async fn write(
              SELECT w.id AS entity, w.version, w.changed_at AS at, $9 AS organisation,
                     ARRAY(SELECT eshop_id FROM product_eshop WHERE product_id = w.product_id
                           UNION SELECT eshop_id FROM eshop_warehouse WHERE warehouse_id = $12) AS eshops,
+                    ARRAY(SELECT eshop_id FROM product_eshop WHERE product_id = w.product_id) AS seen_by,
                     jsonb_build_object('quantity', jsonb_build_array(k.quantity, w.quantity)) AS changes,
                     event_data(w.id,
                         jsonb_build_object('organisation', $9, 'product', w.product_id, 'productSku', p.product_sku,

@@ -170,6 +170,7 @@ async fn insert(
              SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation,
                     ARRAY(SELECT eshop_id FROM eshop_warehouse WHERE warehouse_id = made.warehouse_id
                           UNION SELECT eshop_id FROM product_eshop WHERE product_id = ANY($23)) AS eshops,
+                    ARRAY(SELECT eshop_id FROM product_eshop WHERE product_id = ANY($23)) AS seen_by,
                     (SELECT jsonb_object_agg(field, jsonb_build_array(NULL, becomes)) FROM (VALUES
                         ('warehouse', to_jsonb(warehouse_id)), ('wms', to_jsonb(wms_id)),
                         ('supplier', to_jsonb(supplier_id)), ('packagingUnit', to_jsonb(packaging_unit)),

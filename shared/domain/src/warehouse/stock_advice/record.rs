@@ -125,6 +125,8 @@ impl Locked {
                             UNION SELECT e.eshop_id FROM stock_advice_item i
                                 JOIN product_eshop e ON e.product_id = i.product_id
                                 WHERE i.stock_advice_id = made.id) END AS eshops,
+                        ARRAY(SELECT e.eshop_id FROM stock_advice_item i JOIN product_eshop e ON e.product_id = i.product_id
+                              WHERE i.stock_advice_id = made.id) AS seen_by,
                         (SELECT coalesce(jsonb_object_agg(field, jsonb_build_array(was, becomes)), '{}') FROM (VALUES
                             ('status', to_jsonb(old.status), to_jsonb(made.status)),
                             ('items',

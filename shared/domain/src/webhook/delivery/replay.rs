@@ -20,7 +20,7 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
 use longshore_kernel::database::Database;
-use longshore_kernel::ids::{EshopId, OrganisationId, WebhookId};
+use longshore_kernel::ids::{EshopId, OrganisationId, TokenId, WebhookId};
 use longshore_kernel::input::{Object, Reader, Rule, array, boolean, id, object, one_of, text, timestamp};
 use longshore_kernel::problem::{Problem, Violation};
 use longshore_kernel::services::Services;
@@ -334,6 +334,7 @@ async fn hooks(db: &Database, scope: &Scope, criteria: &Criteria) -> Result<Vec<
                   CASE WHEN ordered THEN 1 ELSE max_in_flight END AS "calls!"
            FROM webhook
            WHERE in_scope($1, organisation_id) AND in_eshop($2, eshop_id) AND in_scope($3, id) AND in_eshop($4, eshop_id)
+             AND in_hands($7, made_by)
              AND ($5::text IS NULL
                   OR lower(substring(destination FROM '^[A-Za-z]+://(\[[^]]*\]|[^/:?#]+)')) = $5)
            ORDER BY id LIMIT $6"#,
@@ -343,6 +344,7 @@ async fn hooks(db: &Database, scope: &Scope, criteria: &Criteria) -> Result<Vec<
         criteria.eshop as Option<EshopId>,
         criteria.host.as_deref(),
         WEBHOOKS + 1,
+        scope.maker() as Option<TokenId>,
     )
     .fetch_all(&db.lists)
     .await

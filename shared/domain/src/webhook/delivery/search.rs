@@ -19,7 +19,7 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
 use longshore_kernel::database::Database;
-use longshore_kernel::ids::{DeliveryId, EshopId, EventId, OrganisationId, WebhookId};
+use longshore_kernel::ids::{DeliveryId, EshopId, EventId, OrganisationId, TokenId, WebhookId};
 use longshore_kernel::problem::{CONFLICT, Problem};
 use longshore_kernel::services::Services;
 
@@ -291,10 +291,11 @@ pub async fn find(db: &Database, scope: &Scope, id: DeliveryId) -> Result<Option
            LEFT JOIN webhook w ON w.id = d.webhook_id
            LEFT JOIN event e ON e.id = d.event_id
            WHERE in_scope($2, coalesce(d.organisation_id, w.organisation_id))
-             AND in_eshop($3, d.eshop_id)"#,
+             AND in_eshop($3, d.eshop_id) AND in_hands($4, w.made_by)"#,
         id.get(),
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
+        scope.maker() as Option<TokenId>,
     )
     .fetch_optional(&db.main)
     .await?;

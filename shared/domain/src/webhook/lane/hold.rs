@@ -7,7 +7,7 @@ use sqlx::PgConnection;
 use crate::calling::secret;
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
-use longshore_kernel::ids::{EshopId, OrganisationId, WebhookId};
+use longshore_kernel::ids::{EshopId, OrganisationId, TokenId, WebhookId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
 
@@ -27,12 +27,13 @@ pub(in crate::webhook) async fn hold_back(
            SET held_until = clock_timestamp() + make_interval(secs => $4)
            WHERE l.webhook_id = $3 AND EXISTS (
                SELECT FROM webhook w
-               WHERE in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id) AND w.id = l.webhook_id)
+               WHERE in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id) AND in_hands($5, w.made_by) AND w.id = l.webhook_id)
            RETURNING token, leased_until >= clock_timestamp() AS "held!""#,
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
         webhook.get(),
         HELD_BACK.as_secs_f64(),
+        scope.maker() as Option<TokenId>,
     )
     .fetch_optional(&db.main)
     .await?;

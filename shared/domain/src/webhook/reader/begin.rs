@@ -6,7 +6,10 @@
 
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
+
 use longshore_kernel::database::Database;
+use longshore_kernel::figure::stamp;
 use longshore_kernel::ids::{EventReaderId, OrganisationId};
 use longshore_kernel::problem::Problem;
 
@@ -37,7 +40,7 @@ pub(super) async fn settle(
     .execute(&db.main)
     .await?;
     let state = sqlx::query!(
-        r#"SELECT p.settled, p.writers, u.epoch, c.system_identifier AS "cluster!",
+        r#"SELECT p.settled, p.writers, CASE WHEN p.epoch IS NULL THEN p.begins_from END AS begins_from, u.epoch, c.system_identifier AS "cluster!",
                   (p.epoch, p.cluster) IS NOT DISTINCT FROM (u.epoch, c.system_identifier) AS "has_begun!",
                   p.writers IS NOT NULL AND NOT EXISTS (
                       SELECT FROM pg_locks l
@@ -58,7 +61,14 @@ pub(super) async fn settle(
     let begun = if state.has_begun {
         None
     } else {
-        let tick = next(db, organisation, None).await?;
+        let earlier = match state.begins_from {
+            Some(from) => last_until(&mut *db.main.acquire().await?, organisation, from).await?,
+            None => None,
+        };
+        let tick = match earlier {
+            Some(tick) => tick,
+            None => next(db, organisation, None).await?,
+        };
         let line = Line { epoch: state.epoch, cluster: state.cluster };
         Some((Cursor::at(line, tick.clone()).to_string(), tick.at))
     };
@@ -169,6 +179,48 @@ pub(super) async fn first_after(
     .fetch_optional(connection)
     .await?;
     Ok(found)
+}
+
+/// The last moment that is not after another.
+async fn last_until(
+    connection: &mut sqlx::PgConnection,
+    organisation: OrganisationId,
+    until: DateTime<Utc>,
+) -> Result<Option<Tick>, sqlx::Error> {
+    sqlx::query_as!(
+        Tick,
+        r#"SELECT n, at, snapshot::text AS "snapshot!" FROM event_tick
+           WHERE organisation_id = $1 AND at <= $2 ORDER BY organisation_id DESC, n DESC LIMIT 1"#,
+        organisation.get(),
+        until,
+    )
+    .fetch_optional(connection)
+    .await
+}
+
+/// Refuses a beginning before the first moment that there is, or one that has not come yet.
+pub(super) async fn must_reach(
+    connection: &mut sqlx::PgConnection,
+    organisation: OrganisationId,
+    from: DateTime<Utc>,
+) -> Result<(), Problem> {
+    let first = sqlx::query!(
+        r#"SELECT min(at) AS first, $2 <= clock_timestamp() AS "is_past!" FROM event_tick
+           WHERE organisation_id = $1 AND at > now() - make_interval(days => $3)"#,
+        organisation.get(),
+        from,
+        KEPT_DAYS,
+    )
+    .fetch_one(connection)
+    .await?;
+    let message = match first.first {
+        _ if !first.is_past => "must not be in the future".to_owned(),
+        Some(first) if first <= from => return Ok(()),
+        Some(first) => format!("must not be before {}, since when events are kept for readers", stamp(first)),
+        None => "cannot be sent: no events are kept for readers before the first one of an organisation"
+            .to_owned(),
+    };
+    Err(Problem::violation("from", "invalid", message))
 }
 
 /// Removes moments that are no longer needed apart: after an hour one a minute is kept, for as long as events are. A cursor has those

@@ -42,12 +42,14 @@ pub struct Asked {
     pub after: Option<String>,
     /// Events at most.
     pub limit: u64,
+    /// Each in a line of its own, and in the last one where to read on, instead of one answer.
+    pub are_lines: bool,
 }
 
 /// What was read.
 #[derive(Clone, Debug)]
 pub struct Page {
-    /// The answer: `{"events", "next", "behindMs"}`.
+    /// The answer: `{"events", "next", "behindMs"}`, or its lines.
     pub json: String,
     /// How many events it has.
     pub events: usize,
@@ -82,7 +84,7 @@ pub async fn read(
     let reader = must_be_settled(services, scope, reader).await?;
     let mut cursor = place(&reader, "after", asked.after.as_deref())?;
     let mut connection = services.db.main.acquire().await?;
-    let mut body = Body::default();
+    let mut body = Body { between: if asked.are_lines { '\n' } else { ',' }, ..Body::default() };
     let (mut is_end, began) = (false, Instant::now());
     let wanted = usize::try_from(asked.limit).map_err(Problem::internal)?;
     while body.count < wanted && !body.is_full() && began.elapsed() < LOOKS_FOR {
@@ -115,11 +117,16 @@ pub async fn read(
             cursor.within = Some((until, read_to.unwrap_or(last)));
         }
     }
-    note_read(&mut connection, id).await?;
     let read_to = cursor.within.as_ref().map_or(&cursor.done, |(until, _)| until).at;
+    note_read(&mut connection, id, body.count, if is_end { reader.now } else { read_to }).await?;
     let behind = if is_end { 0 } else { (reader.now - read_to).num_milliseconds().max(1) };
     let next = cursor.to_string();
-    let json = format!(r#"{{"events":[{}],"next":{},"behindMs":{behind}}}"#, body.events, json!(next));
+    let rest = format!(r#""next":{},"behindMs":{behind}}}"#, json!(next));
+    let json = match (asked.are_lines, body.count) {
+        (false, _) => format!(r#"{{"events":[{}],{rest}"#, body.events),
+        (true, 0) => format!("{{{rest}\n"),
+        (true, _) => format!("{}\n{{{rest}\n", body.events),
+    };
     Ok(Page { json, events: body.count, organisation: reader.organisation, is_end, next })
 }
 
@@ -127,6 +134,8 @@ pub async fn read(
 #[derive(Default)]
 struct Body {
     events: String,
+    /// What is between two events.
+    between: char,
     count: usize,
 }
 
@@ -157,7 +166,7 @@ impl Body {
 
     fn push(&mut self, reader: &Stored, row: Row) {
         if self.count > 0 {
-            self.events.push(',');
+            self.events.push(self.between);
         }
         let Row { id, kind, entity, at, data, eshops } = row;
         let mut event = Event { id, kind, entity, at, data, eshops: Some(eshops), ..Event::default() };
@@ -214,7 +223,9 @@ async fn window(
            ) AS written
            WHERE pg_visible_in_snapshot(written_by, $3::text::pg_snapshot)
              AND type = ANY ($5) AND entity_type <> 'webhook' AND type <> 'restored'
-             AND ($6::uuid IS NULL OR eshops @> ARRAY[$6::uuid])
+             -- a job without an e-shop is told to all
+             AND ($6::uuid IS NULL OR eshops @> ARRAY[$6::uuid] OR eshops = '{}')
+             AND (NOT $9 OR seen_by IS NULL OR seen_by @> ARRAY[$6::uuid])
              AND ($7::text IS NULL OR coalesce(jsonb_path_match(data, $7::text::jsonpath,
                       jsonb_build_object('type', type, 'eshop', nullif(eshops, '{}')), true), false))
            ORDER BY id LIMIT $8"#,
@@ -226,6 +237,7 @@ async fn window(
         reader.eshop as Option<EshopId>,
         reader.matches,
         i64::try_from(most).map_err(Problem::internal)?,
+        reader.bound,
     )
     .fetch_all(connection)
     .await?;
@@ -259,12 +271,20 @@ async fn is_anything_new(
     .await
 }
 
-/// Remembers that somebody reads.
-async fn note_read(connection: &mut PgConnection, id: EventReaderId) -> Result<(), sqlx::Error> {
+/// Remembers that somebody reads, and how far and how fast; at the end, once a minute.
+async fn note_read(
+    connection: &mut PgConnection,
+    id: EventReaderId,
+    events: usize,
+    read_to: DateTime<Utc>,
+) -> Result<(), Problem> {
     sqlx::query!(
-        "UPDATE event_reader_position SET read_at = now()
-         WHERE reader_id = $1 AND (read_at IS NULL OR read_at < now() - interval '1 minute')",
+        "UPDATE event_reader_position
+         SET read_at = now(), read_to = $2, read_rate = faded(read_rate, read_at) + $3::float8 / 60
+         WHERE reader_id = $1 AND ($3::float8 > 0 OR read_at IS NULL OR read_at < now() - interval '1 minute')",
         id.get(),
+        read_to,
+        f64::from(u32::try_from(events).map_err(Problem::internal)?),
     )
     .execute(connection)
     .await?;

@@ -12,7 +12,7 @@ use longshore_kernel::access::Scope;
 use longshore_kernel::authentication::Authentication;
 use longshore_kernel::change::Change;
 use longshore_kernel::crypto::Vault;
-use longshore_kernel::ids::{EshopId, OrganisationId, WebhookId};
+use longshore_kernel::ids::{EshopId, OrganisationId, TokenId, WebhookId};
 use longshore_kernel::problem::{CORRUPTED_DATA, Problem};
 use longshore_kernel::tombstone;
 
@@ -190,11 +190,12 @@ pub(in crate::webhook) async fn lock(
         r#"SELECT organisation_id AS "organisation: OrganisationId", eshop_id AS "eshop: EshopId", event, events, destination, active,
                   authentication AS sealed_authentication, max_in_flight, ordered, max_per_second::float8, batch_events, batch_wait, criteria, selected, version
            FROM webhook
-           WHERE in_scope($1, organisation_id) AND in_eshop($2, eshop_id) AND id = $3
+           WHERE in_scope($1, organisation_id) AND in_eshop($2, eshop_id) AND id = $3 AND in_hands($4, made_by)
            FOR UPDATE"#,
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
         id.get(),
+        scope.maker() as Option<TokenId>,
     )
     .fetch_optional(change.connection())
     .await?;

@@ -88,6 +88,7 @@ pub async fn try_out(services: &Services, scope: &Scope, body: Value) -> Result<
                WHERE id = ANY (ARRAY(SELECT event_id FROM told)) AND type = ANY ($5) AND at >= $6
                  -- no test, nor what every webhook is sent
                  AND entity_type <> 'webhook' AND type <> 'restored'
+                 AND ($9::uuid IS NULL OR seen_by IS NULL OR $9 = ANY (seen_by))
                ORDER BY id DESC LIMIT $3
            ), looked AS MATERIALIZED (
                SELECT id, $4::text IS NULL OR coalesce(jsonb_path_match(data, $4::text::jsonpath, jsonb_build_object('type', type, 'eshop', nullif(eshops, '{}')), true), false) AS is_met
@@ -106,6 +107,7 @@ pub async fn try_out(services: &Services, scope: &Scope, body: Value) -> Result<
         since,
         EXAMPLES,
         organisation.get(),
+        scope.eshop() as Option<EshopId>,
     )
     .fetch_all(&mut *connection)
     .await?;
