@@ -24,11 +24,11 @@ pub fn build(app: App) -> Router {
     let paths = Paths::new(routes().iter().map(|route| (route.method.clone(), route.path)));
     let (unknown, known) = (paths.clone(), paths.clone());
     let api = api();
-    let csv =
-        accept::Csv::new(api.routes.iter().filter(|route| route.has_csv).map(|route| route.path).collect());
+    let others =
+        accept::Others::new(api.routes.iter().filter_map(|route| Some((route.path, route.also?))).collect());
     let api = api
         .router
-        .layer(from_fn_with_state(csv, accept::layer))
+        .layer(from_fn_with_state(others, accept::layer))
         .merge(files().router)
         .layer(from_fn_with_state(app.clone(), revocation::layer))
         .layer(from_fn_with_state(app.clone(), streams::layer))

@@ -3,6 +3,8 @@
 
 use axum::extract::{Request, State};
 use longshore_http::extract::body::DEFAULT_LIMIT;
+use longshore_http::extract::csv::CSV;
+use longshore_http::extract::lines::NDJSON;
 use longshore_http::extract::login;
 use longshore_http::extract::may::{MayRefresh, Permit, permit};
 use longshore_http::extract::{
@@ -32,8 +34,8 @@ pub struct Inputs {
     pub if_match: bool,
     /// It supports `If-None-Match`.
     pub if_none_match: bool,
-    /// It answers with CSV where its caller wants that.
-    pub has_csv: bool,
+    /// What it answers with instead of JSON where its caller wants that: a media type.
+    pub also: Option<&'static str>,
 }
 
 /// The properties of a body other than its schema.
@@ -117,7 +119,9 @@ impl Input for WaitFor {
 }
 
 impl Input for reader::Asked {
-    fn tell(_: &mut Inputs) {}
+    fn tell(inputs: &mut Inputs) {
+        inputs.also = Some(NDJSON);
+    }
 }
 
 impl Input for reader::Of {
@@ -170,7 +174,7 @@ impl Input for OptionalJson {
 impl Input for ListRequest {
     fn tell(inputs: &mut Inputs) {
         OptionalJson::tell(inputs);
-        inputs.has_csv = true;
+        inputs.also = Some(CSV);
     }
 }
 

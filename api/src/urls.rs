@@ -255,8 +255,8 @@ pub struct Route {
     pub path: &'static str,
     /// The full name of its handler.
     pub handler: &'static str,
-    /// Whether it answers with CSV where its caller wants that.
-    pub has_csv: bool,
+    /// What it answers with instead of JSON where its caller wants that: a media type.
+    pub also: Option<&'static str>,
 }
 
 impl Route {
@@ -300,7 +300,7 @@ macro_rules! methods {
         /// Adds an operation. `If-Match` is refused if its handler does not read it.
         pub fn $name<T: 'static, I, H: Handler<T, App> + signature::Handler<I>>(mut self, path: &'static str, handler: H) -> Self {
             let (inputs, handled_by) = (H::inputs(), type_name::<H>());
-            self.routes.push(Route { method: Method::$method, path, handler: handled_by, has_csv: inputs.has_csv });
+            self.routes.push(Route { method: Method::$method, path, handler: handled_by, also: inputs.also });
             let mut leads = on(MethodFilter::$method, handler);
             if Method::$method != Method::GET && !inputs.if_match {
                 leads = leads.route_layer(from_fn(unconditional::layer));

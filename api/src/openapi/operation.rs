@@ -91,7 +91,7 @@ pub(super) fn operation<I, H: Handler<I>>(_: H, summary: impl Into<String>) -> O
 
 /// A route of a handler. The tests find an operation without one.
 fn route(handler: &'static str, number: usize) -> &'static Route {
-    static NONE: Route = Route { method: Method::GET, path: "", handler: "", has_csv: false };
+    static NONE: Route = Route { method: Method::GET, path: "", handler: "", also: None };
     routes().iter().filter(|route| route.handler == handler).nth(number).unwrap_or(&NONE)
 }
 
@@ -412,8 +412,8 @@ impl Operation {
         let mut common = self.headers.clone();
         common.extend(self.inputs.prefer.then_some("Preference-Applied"));
         for (status, answer) in &self.answers {
-            let has_csv = self.inputs.has_csv && *status == 200;
-            built = built.response(status.to_string(), answer.build(&common, has_csv));
+            let also = self.inputs.also.filter(|_| *status == 200);
+            built = built.response(status.to_string(), answer.build(&common, also));
         }
         // its own answers take precedence
         let errors = self.errors().into_iter().filter(|status| !self.answers.contains_key(status));
@@ -438,7 +438,7 @@ impl Content {
 }
 
 impl Answer {
-    fn build(&self, common: &[&'static str], has_csv: bool) -> RefOr<Response> {
+    fn build(&self, common: &[&'static str], also: Option<&'static str>) -> RefOr<Response> {
         let mut response = ResponseBuilder::new().description(self.description);
         for header in self.headers.iter().chain(common) {
             response = response.header_ref(*header, Ref::new(format!("#/components/headers/{header}")));
@@ -447,8 +447,8 @@ impl Answer {
             response = response.content(content.media, content.build());
         }
         // what CSV is, the head of the document says once
-        if has_csv {
-            response = response.content("text/csv", ContentBuilder::new().build());
+        if let Some(media) = also {
+            response = response.content(media, ContentBuilder::new().build());
         }
         RefOr::T(response.build())
     }

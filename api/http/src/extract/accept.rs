@@ -4,12 +4,11 @@ use http::HeaderMap;
 use http::header::ACCEPT;
 use longshore_domain::list::Form;
 
+use super::csv::CSV;
+
 /// Media ranges that include the types of answers.
 const INCLUDING_JSON: [&str; 5] =
     ["*/*", "application/*", "application/json", "application/problem+json", "text/event-stream"];
-
-/// Media ranges that ask for CSV: `*/*` includes it, and asks for the default.
-const INCLUDING_CSV: [&str; 2] = ["text/csv", "text/*"];
 
 /// Whether the header includes the types of most answers.
 #[must_use]
@@ -20,8 +19,17 @@ pub fn is_acceptable(headers: &HeaderMap) -> bool {
 /// The form in which a client wants a list: CSV where it asks for it, and does not like JSON better.
 #[must_use]
 pub fn form(headers: &HeaderMap) -> Form {
-    let csv = quality(headers, &INCLUDING_CSV);
-    if csv > 0.0 && csv >= quality(headers, &INCLUDING_JSON) { Form::Csv } else { Form::Json }
+    if prefers(headers, CSV) { Form::Csv } else { Form::Json }
+}
+
+/// Whether a client asks for a media type, and does not like JSON better. `*/*` includes it, and asks for the default.
+#[must_use]
+pub fn prefers(headers: &HeaderMap, media: &str) -> bool {
+    let range = media.split('/').next().map(|kind| format!("{kind}/*")).unwrap_or_default();
+    let quality_of_json = quality(headers, &INCLUDING_JSON);
+    let wanted = if INCLUDING_JSON.contains(&&*range) { &[media][..] } else { &[media, &range] };
+    let quality = quality(headers, wanted);
+    quality > 0.0 && quality >= quality_of_json
 }
 
 fn ranges(headers: &HeaderMap) -> impl Iterator<Item = &str> {

@@ -1,30 +1,29 @@
-//! `Accept`: operations of the API answer with JSON, and lists with CSV, too. A request that excludes what its operation answers with is
+//! `Accept`: operations of the API answer with JSON, lists with CSV, too, and events with a line each. A request that excludes what its operation answers with is
 //! refused (406). The header is optional.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use longshore_domain::list::Form;
 use longshore_kernel::problem::{NOT_ACCEPTABLE, Problem};
 
 use crate::extract::Failure;
-use crate::extract::accept::{form, is_acceptable};
+use crate::extract::accept::{is_acceptable, prefers};
 
-/// Paths of operations that answer with CSV, too.
-pub type Csv = Arc<HashSet<&'static str>>;
+/// Paths of operations that have another answer, too, with its media type.
+pub type Others = Arc<HashMap<&'static str, &'static str>>;
 
 /// Refuses a request that does not accept the answer.
-pub async fn layer(State(csv): State<Csv>, request: Request, next: Next) -> Response {
+pub async fn layer(State(others): State<Others>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>();
-    let has_csv = path.is_some_and(|path| csv.contains(path.as_str()));
+    let other = path.and_then(|path| others.get(path.as_str()));
     let headers = request.headers();
-    if is_acceptable(headers) || has_csv && form(headers) == Form::Csv {
+    if is_acceptable(headers) || other.is_some_and(|other| prefers(headers, other)) {
         return next.run(request).await;
     }
-    let or_csv = if has_csv { " or text/csv" } else { "" };
-    let detail = format!("the Accept header must include application/json{or_csv}");
+    let or = other.map(|other| format!(" or {other}")).unwrap_or_default();
+    let detail = format!("the Accept header must include application/json{or}");
     Failure::from(Problem::new(&NOT_ACCEPTABLE, detail)).into_response()
 }
