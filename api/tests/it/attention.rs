@@ -1,5 +1,6 @@
 //! `/api/attention` (`docs/reference/attention.md#lines`): lines, acknowledgements, mutes.
 
+mod events;
 mod exhausted;
 mod missed;
 mod neighbours;

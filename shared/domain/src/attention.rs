@@ -49,6 +49,12 @@ words! {
         Destination = "destination",
         /// Deliveries of an e-shop were exhausted and not sent again.
         ExhaustedDeliveries = "exhausted_deliveries",
+        /// What waits at a webhook takes long at its own rate.
+        SlowWebhook = "slow_webhook",
+        /// A reader cannot be read yet.
+        StartingReader = "starting_reader",
+        /// Nobody reads a reader, so it will be removed.
+        UnreadReader = "unread_reader",
         /// A warehouse fails, is behind, or does not answer.
         Warehouse = "warehouse",
         /// A warehouse packed orders that were canceled or given back, or has them by a number that is lost.
@@ -116,9 +122,12 @@ impl Kind {
         Self::NoisyOrganisation,
     ];
     /// Those that are about one thing of an organisation.
-    pub const OF_ORGANISATION: [Self; 13] = [
+    pub const OF_ORGANISATION: [Self; 16] = [
         Self::Destination,
         Self::ExhaustedDeliveries,
+        Self::SlowWebhook,
+        Self::StartingReader,
+        Self::UnreadReader,
         Self::Warehouse,
         Self::ContradictedOrders,
         Self::LostOrders,

@@ -4,6 +4,7 @@
 
 mod destination;
 mod doubt;
+mod events;
 mod lines;
 mod partner;
 mod refused;

@@ -62,9 +62,12 @@ pub(super) fn draw<P>(visit: &Visit<P>, found: &Found) -> Markup {
 /// Whether a visitor may see lines of a kind.
 pub(crate) fn sees<P>(visit: &Visit<P>, kind: Kind) -> bool {
     visit.can(match kind {
-        Kind::Destination | Kind::ExhaustedDeliveries | Kind::DisabledWebhooks | Kind::FailingWebhooks => {
-            Permission::ReadWebhooks
-        }
+        Kind::Destination
+        | Kind::ExhaustedDeliveries
+        | Kind::SlowWebhook
+        | Kind::DisabledWebhooks
+        | Kind::FailingWebhooks => Permission::ReadWebhooks,
+        Kind::StartingReader | Kind::UnreadReader => Permission::ReadReaders,
         Kind::Warehouse
         | Kind::ContradictedOrders
         | Kind::DoubtfulOrders
