@@ -36,6 +36,7 @@ pub(super) fn of_record(entity_type: &str, id: Uuid) -> String {
         "product_stock" | "integration_setting" | "carrier_preference" | "access_token" => {
             format!("/console/find?q={id}")
         }
+        "event_reader" => format!("/console/reader/{id}"),
         "wms" | "wms_setting" => format!("/console/wms/{id}"),
         _ => format!("/console/audit?entity={id}"),
     }

@@ -1,4 +1,4 @@
-//! An e-shop: what is wrong, its partner, its syncs, its webhooks, its jobs and its orders.
+//! An e-shop: what is wrong, its partner, its syncs, its webhooks and readers, its jobs and its orders.
 
 pub(super) mod setting;
 pub(super) mod wrong;
@@ -26,6 +26,7 @@ use longshore_operate::order::attention::{Silent, silent_of};
 use longshore_operate::order::search::{self as orders, Line as Order};
 use longshore_operate::timeline::{Timeline, Wanted, of_eshop};
 use maud::{Markup, html};
+use serde_json::json;
 
 use super::form::Refused;
 use super::layout::Section;
@@ -34,6 +35,7 @@ use super::piece::{
     self, Tone, Toned as _, badge, empty, full_time, job_state, none, number, plain, state, time,
     time_or_none,
 };
+use super::reader::{self, Reader};
 use super::visit::Visit;
 use super::webhook::list as webhooks;
 use super::{course, sync, timeline};
@@ -57,6 +59,7 @@ struct Found {
     jobs: Vec<Job>,
     orders: Vec<Order>,
     webhooks: Option<Vec<Webhook>>,
+    readers: Option<Vec<Reader>>,
     last: Option<Last>,
     succeeded_at: Option<DateTime<Utc>>,
     past: Narrow,
@@ -74,6 +77,7 @@ pub(super) async fn show(Id(id): Id<EshopId>, visit: Visit<permit::Read>) -> Res
         @if visit.can(Permission::ReadSettings) { div #connected { (setting::draw(&visit, id, found.setting.as_ref(), found.test.as_ref(), now)) } }
         @if visit.can(Permission::ReadJobs) { (syncs(&visit, &found, now)) }
         @if let Some(webhooks) = &found.webhooks { (self::webhooks(&visit, id, webhooks)) }
+        @if let Some(readers) = &found.readers { (reader::section(&visit, &here, "Readers", readers)) }
         @if visit.can(Permission::ReadJobs) { (jobs_of(id, &found.jobs, now)) }
         (orders_of(id, &found.orders, now))
         (activity(&visit, id, &found))
@@ -122,6 +126,7 @@ async fn read(visit: &Visit<permit::Read>, id: EshopId, wanted: &Wanted) -> Resu
     let of_syncs = sync_run::Filter { only: Some(id), ..sync_run::Filter::default() };
     let of_orders = orders::Filter { eshop: Some(id), ..orders::Filter::default() };
     let of_webhooks = health::Filter { source: Some(id.get()), ..health::Filter::default() };
+    let of_readers = json!({"eshop": {"eq": id}});
     let itself = Scope::Eshop { organisation: eshop.organisation_id, eshop: id };
     let span = course::span(&visit.asked)?;
     let (
@@ -133,6 +138,7 @@ async fn read(visit: &Visit<permit::Read>, id: EshopId, wanted: &Wanted) -> Resu
         jobs,
         orders,
         webhooks,
+        readers,
         last,
         succeeded_at,
         past,
@@ -146,6 +152,7 @@ async fn read(visit: &Visit<permit::Read>, id: EshopId, wanted: &Wanted) -> Resu
         async { if jobs { Ok(jobs::search(db, scope, &of_jobs).await?.jobs) } else { Ok(Vec::new()) } },
         async { Ok(orders::search(db, scope, &of_orders).await?.orders) },
         async { if webhooks { health::page(db, scope, &of_webhooks).await.map(Some) } else { Ok(None) } },
+        reader::of(visit, &of_readers),
         async { if webhooks { eshop::last(db, id).await } else { Ok(None) } },
         async { if webhooks { eshop::last_success(db, id).await } else { Ok(None) } },
         operate::course::of_eshop(db, eshop.organisation_id, id, span),
@@ -162,6 +169,7 @@ async fn read(visit: &Visit<permit::Read>, id: EshopId, wanted: &Wanted) -> Resu
         jobs,
         orders,
         webhooks,
+        readers,
         last,
         succeeded_at,
         past,

@@ -79,7 +79,7 @@ impl Section {
         let room = path.strip_prefix("/console")?.trim_start_matches('/').split('/').next()?;
         match room {
             "" | "attention" => Some(Self::Overview),
-            "replay" => Some(Self::Webhooks),
+            "replay" | "reader" => Some(Self::Webhooks),
             // its rows become a job
             "import" => Some(Self::Jobs),
             // workers serve the queues
@@ -240,6 +240,7 @@ mod tests {
         assert_eq!(Section::of("/console/product/activate"), Some(Section::Products));
         assert_eq!(Section::of("/console/delivery/7"), Some(Section::Deliveries));
         assert_eq!(Section::of("/console/replay"), Some(Section::Webhooks));
+        assert_eq!(Section::of("/console/reader/7/edit"), Some(Section::Webhooks));
         assert_eq!(Section::of("/console/worker/host-7"), Some(Section::Queues));
         assert_eq!(Section::of("/console/preference/7/edit"), Some(Section::Warehouses));
         assert_eq!(Section::of("/console/nothing"), None);

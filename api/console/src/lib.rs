@@ -3,7 +3,7 @@
 //! # Modules
 //!
 //! - [`routes`] lists its URLs. Each page is a file: [`overview`], [`attention`], [`find`], [`order`], [`product`], [`queue`], [`worker`], [`job`], [`import`],
-//!   [`failure`], [`webhook`], [`delivery`], [`replay`], [`audit`], [`sync`], [`schedule`], [`eshop`], [`organisation`],
+//!   [`failure`], [`webhook`], [`reader`], [`delivery`], [`replay`], [`audit`], [`sync`], [`schedule`], [`eshop`], [`organisation`],
 //!   [`account`], [`token`], [`wms`], [`preference`].
 //! - [`session`] authenticates: a cookie contains the token of a login, and becomes the `Authorization`
 //!   header for the rest of the service. Rates, streams, roles and scopes are those of the API.
@@ -63,6 +63,7 @@ mod preference;
 mod problem;
 mod product;
 mod queue;
+mod reader;
 mod refresh;
 mod refusal;
 mod replay;
@@ -118,10 +119,15 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/console/eshop/{id}/live", get(eshop::follow))
         .route("/console/eshop/{id}/test", get(eshop::setting::ask_test).post(eshop::setting::test))
         .route("/console/eshop/{id}/webhook", get(webhook::edit::new).post(webhook::edit::create))
+        .route("/console/eshop/{id}/reader", get(reader::edit::new).post(reader::edit::create))
         .route("/console/organisation/{id}", get(organisation::show))
         .route(
             "/console/organisation/{id}/webhook",
             get(webhook::edit::new_of_all).post(webhook::edit::create_of_all),
+        )
+        .route(
+            "/console/organisation/{id}/reader",
+            get(reader::edit::new_of_all).post(reader::edit::create_of_all),
         )
         .route("/console/product", get(product::list::show))
         .route("/console/product/activate", get(product::bulk::ask_activate).post(product::bulk::activate))
@@ -202,6 +208,10 @@ pub fn routes(app: &App) -> Router<App> {
             "/console/webhook/{id}/redeliver-all",
             get(delivery::ask_matching).post(delivery::redeliver_matching),
         )
+        .route("/console/reader", get(reader::list))
+        .route("/console/reader/{id}", get(reader::show))
+        .route("/console/reader/{id}/edit", get(reader::edit::edit).post(reader::edit::store))
+        .route("/console/reader/{id}/delete", get(reader::edit::ask_delete).post(reader::edit::delete))
         .route("/console/replay", get(replay::show).post(replay::start))
         .route("/console/delivery", get(delivery::all::show))
         .route("/console/delivery/live", get(delivery::all::follow))

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::form::OF_PAGE;
+use super::form::{Asked, OF_PAGE};
 use super::piece::{Way, is_oldest_first, pager_to, size};
 use super::visit::Visit;
 
@@ -39,13 +39,12 @@ pub(crate) struct Paging {
 }
 
 /// The page that a search form asks for, of these fields of the records that match.
-pub(crate) fn wanted<P>(
-    visit: &Visit<P>,
+pub(crate) fn wanted(
+    asked: &Asked,
     resource: &'static Resource,
     select: &[&str],
     criteria: &Value,
 ) -> Result<Request, Problem> {
-    let asked = &visit.asked;
     let order = if is_oldest_first(asked)? { "ASC" } else { "DESC" };
     let mut body = json!({
         "criteria": criteria, "sort": [{"field": "createdAt", "order": order}], "select": select,

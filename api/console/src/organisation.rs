@@ -12,14 +12,14 @@ use longshore_operate::attention;
 use longshore_operate::organisation::{self, COUNTED, ESHOPS, Eshop, Organisation};
 use longshore_operate::timeline::of_organisation;
 use maud::{Markup, html};
+use serde_json::json;
 
 use super::eshop::wrong::{Wrong, list, narrowed, sees};
 use super::form::Refused;
 use super::layout::Section;
 use super::piece::{self, Tone, badge, empty, full_time, none, number, time, up_to};
-use super::timeline;
 use super::visit::Visit;
-use super::webhook;
+use super::{reader, timeline, webhook};
 
 /// `GET /console/organisation/{id}`.
 pub(super) async fn show(
@@ -34,12 +34,14 @@ pub(super) async fn show(
         None => Scope::Organisations([id].into()),
     };
     let of_all = health::Filter { source: Some(id.get()), ..health::Filter::default() };
+    let of_readers = json!({"organisation": {"eq": id}, "eshop": {"null": true}});
     let can_read = visit.can(Permission::ReadWebhooks);
-    let (eshops, lines, past, webhooks) = tokio::try_join!(
+    let (eshops, lines, past, webhooks, readers) = tokio::try_join!(
         organisation::eshops(db, scope, id),
         attention::within(visit.services(), scope, &itself),
         of_organisation(db, scope, id, &wanted),
         async { if can_read { health::page(db, scope, &of_all).await.map(Some) } else { Ok(None) } },
+        reader::of(&visit, &of_readers),
     )?;
     let shown = lines.iter().filter(|line| sees(&visit, line.kind));
     let wrong: Vec<_> =
@@ -50,6 +52,7 @@ pub(super) async fn show(
         @if !wrong.is_empty() { (list(&wrong, "", now)) }
         (table(&eshops, can_read, now))
         @if let Some(webhooks) = &webhooks { (webhook::list::section(&visit, &here, "Webhooks of the organisation", webhooks, &html! {})) }
+        @if let Some(readers) = &readers { (reader::section(&visit, &here, "Readers of the organisation", readers)) }
         (timeline::draw(&visit.asked, &refused, &here, id.get(), &past, now))
     };
     let page = visit.page(Section::Syncs, &found.name, &content);

@@ -84,7 +84,7 @@ pub(super) async fn show(visit: Asking) -> Result<Response, Failure> {
         ("organisation", organisation.map(|one| json!({"eq": one}))),
         ("id", id.map(|one| json!({"eq": one}))),
     ]);
-    let wanted = listed::wanted(&visit, &ACCESS_TOKEN, &SELECT, &criteria)?;
+    let wanted = listed::wanted(asked, &ACCESS_TOKEN, &SELECT, &criteria)?;
     let found: Listed<Token> = Listed::find(&visit, &wanted).await?;
     let query = organisation.map(|id| {
         form_urlencoded::Serializer::new(String::new()).append_pair("organisation", &id.to_string()).finish()

@@ -349,6 +349,8 @@ deeds! {
     FactorRemoved = "factor-removed", "The second factor is removed.";
     SessionEnded = "session-ended", "The session has ended.";
     WebhookStored = "webhook-stored", "The webhook is changed.";
+    ReaderStored = "reader-stored", "The reader is stored. It holds for what is read from now on.";
+    ReaderDeleted = "reader-deleted", "The reader is deleted.";
     Activated = "activated", "The webhook is active. Its waiting deliveries are being sent.";
     Deactivated = "deactivated", "The webhook is inactive. Its deliveries are kept.";
     Tested = "tested", "A test is being sent. Its answer appears below when it comes.";

@@ -1,5 +1,6 @@
 //! Webhooks: the list by health, and the details of one webhook.
 
+pub(super) mod choice;
 pub(super) mod control;
 pub(super) mod edit;
 pub(super) mod list;
@@ -143,9 +144,7 @@ fn standing(webhook: &Webhook, record: &Record, may: bool, now: DateTime<Utc>) -
             }
         }
         dl.details {
-            div { dt { "Event" } dd { code { (webhook.event) } } }
-            @if let Some(criteria) = &webhook.criteria { div { dt { "Criteria" } dd { code { (criteria) } } } }
-            @if let Some(names) = &webhook.selected { div { dt { "Sent" } dd { "ids and business keys" @for name in names { ", " code { (name) } } } } }
+            (choice::details(&webhook.event, webhook.criteria.as_ref(), webhook.selected.as_deref()))
             div { dt { "E-shop" } dd { (source(webhook.eshop_id, webhook.organisation_id, &webhook.eshop)) @if webhook.eshop_id.is_some() { ", " (organisation(webhook.organisation_id, &webhook.organisation)) } } }
             div { dt { "Authentication" } dd { (webhook.authentication_type) } }
             @if let Some(until) = webhook.former_sign_until { div { dt { "Rotated" } dd { (former(webhook.former_secrets, until, now)) } } }

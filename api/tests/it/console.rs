@@ -18,6 +18,7 @@ mod overview;
 mod plans;
 mod preferences;
 mod products;
+mod readers;
 mod refresh;
 mod refusals;
 mod repair;

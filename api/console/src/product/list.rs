@@ -56,7 +56,7 @@ struct Line {
 pub(crate) async fn show(visit: Visit<permit::Read>) -> Result<Response, Failure> {
     let asked = &visit.asked;
     let criteria = criteria(&visit, asked).await;
-    let wanted = criteria.and_then(|criteria| listed::wanted(&visit, &PRODUCT, &SELECT, &criteria));
+    let wanted = criteria.and_then(|criteria| listed::wanted(asked, &PRODUCT, &SELECT, &criteria));
     let (wanted, refused) = Refused::of(wanted.map(Some))?;
     let list = match &wanted {
         Some(wanted) => {

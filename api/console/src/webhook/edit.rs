@@ -1,24 +1,21 @@
 //! Creating and changing a webhook, and rotating its secret. All go through the use-cases of the API.
 
 use axum::response::Response;
-use longshore_domain::list;
 use longshore_domain::list::fields::subscription::WEBHOOK;
-use longshore_domain::webhook::event::{SUBSCRIBABLE, TYPES};
 use longshore_domain::webhook::subscription::{self, Tried};
 use longshore_http::extract::{Failure, Id, permit};
 use longshore_kernel::answer::Answer;
 use longshore_kernel::ids::{EshopId, OrganisationId, WebhookId};
 use longshore_kernel::problem::Problem;
-use longshore_operate::{eshop, organisation};
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
-use uuid::Uuid;
 
-use crate::form::{Asked, VERSION, full, integer, unchanged};
+use crate::form::{Asked, VERSION, integer, unchanged};
 use crate::layout::Section;
-use crate::piece::{alert, checked, counted, number, options, switch};
+use crate::piece::{alert, checked, switch};
 use crate::secret::{self, Once};
 use crate::visit::{Act, Done, Visit, done};
+use crate::webhook::choice::{self, Of, text};
 
 type Asking = Visit<permit::WriteWebhooks>;
 type Acting = Act<permit::WriteWebhooks>;
@@ -41,36 +38,6 @@ const FIELDS: [&str; 14] = [
     "authentication.token",
 ];
 
-/// What a new webhook is told of: an e-shop, or an organisation.
-struct Of {
-    /// Its field of the API, and of the address of its page.
-    field: &'static str,
-    id: Uuid,
-    name: String,
-}
-
-impl Of {
-    async fn eshop(visit: &Asking, id: EshopId) -> Result<Self, Problem> {
-        let found = eshop::find(visit.db(), visit.scope(), id).await?;
-        let name = found.ok_or_else(|| Problem::not_found("e-shop"))?.name;
-        Ok(Self { field: "eshop", id: id.get(), name })
-    }
-
-    async fn organisation(visit: &Asking, id: OrganisationId) -> Result<Self, Problem> {
-        let found = organisation::find(visit.db(), visit.scope(), id).await?;
-        let name = found.ok_or_else(|| Problem::not_found("organisation"))?.name;
-        Ok(Self { field: "organisation", id: id.get(), name })
-    }
-
-    fn page(&self) -> String {
-        format!("/console/{}/{}", self.field, self.id)
-    }
-
-    fn member(&self) -> (&'static str, Value) {
-        (self.field, json!(self.id))
-    }
-}
-
 /// `GET /console/eshop/{id}/webhook`.
 pub(crate) async fn new(Id(id): Id<EshopId>, visit: Asking) -> Result<Response, Failure> {
     let of = Of::eshop(&visit, id).await?;
@@ -89,13 +56,7 @@ fn page_of_empty(mut visit: Asking, of: &Of) -> Response {
 }
 
 fn page_of_new(visit: &Asking, of: &Of, form: &Asked, tried: Option<&Tried>) -> Response {
-    let back = of.page();
-    let content = html! {
-        p.trail { a href=(back) { (of.name) } " / new webhook" }
-        h1 { "New webhook of " (of.name) @if of.field == "organisation" { ", all e-shops" } }
-        (visit.form(&format!("{back}/webhook"), "Create", &back, &fields(visit, form, None, tried)))
-    };
-    visit.page(Section::Webhooks, "New webhook", &content)
+    of.page_of_new(visit, "webhook", &fields(visit, form, None, tried))
 }
 
 /// `POST /console/eshop/{id}/webhook`: the only page that shows the secret.
@@ -112,7 +73,7 @@ pub(crate) async fn create_of_all(Id(id): Id<OrganisationId>, act: Acting) -> Re
 
 async fn create_of(act: &Acting, of: &Of) -> Result<Response, Failure> {
     let (field, id) = of.member();
-    if let Some(tried) = tried(act, (field, &id)).await? {
+    if let Some(tried) = choice::tried(act, (field, &id)).await? {
         return Ok(page_of_new(&act.visit, of, &act.form, Some(&tried)));
     }
     let mut body = body(&act.form, None);
@@ -127,24 +88,12 @@ async fn create_of(act: &Acting, of: &Of) -> Result<Response, Failure> {
 
 /// `GET /console/webhook/{id}/edit`.
 pub(crate) async fn edit(Id(id): Id<WebhookId>, mut visit: Asking) -> Result<Response, Failure> {
-    let stored = stored(&visit, id).await?;
-    let text = |value: &Value| match value {
-        Value::Null => String::new(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
-    let names = [VERSION, "event", "criteria", "destination", "maxInFlight", "maxPerSecond", "ordered"];
-    let selected =
-        stored["select"].as_array().map(|names| names.iter().map(text).collect::<Vec<_>>().join(", "));
-    // an empty field means all of them; this one is sent in any case
-    let selected = selected.map(|names| if names.is_empty() { "id".to_owned() } else { names });
-    let several = stored["events"].as_array().filter(|_| stored["event"].is_null());
-    let events = several.into_iter().flatten().map(|event| ("events", text(event)));
+    let stored = choice::stored(&visit, &WEBHOOK, id).await?;
+    let names = [VERSION, "destination", "maxInFlight", "maxPerSecond", "ordered"];
     let batch = [("batch.maxEvents", "/batch/maxEvents"), ("batch.maxWaitMs", "/batch/maxWaitMs")];
     let batch = batch.map(|(name, path)| (name, stored.pointer(path).map(text).unwrap_or_default()));
-    let filled = names.iter().map(|name| (*name, text(&stored[*name]))).chain(batch).chain(events);
-    let filled = filled.chain(selected.map(|names| ("select", names)));
-    let form = visit.filled(Asked::of(filled.collect()));
+    let filled = names.iter().map(|name| (*name, text(&stored[*name]))).chain(batch);
+    let form = visit.filled(Asked::of(filled.chain(choice::filled(&stored)).collect()));
     Ok(page_of_stored(&visit, id, &form, &stored, None))
 }
 
@@ -165,18 +114,10 @@ fn page_of_stored(
     visit.page(Section::Webhooks, "Edit the webhook", &content)
 }
 
-/// The stored webhook, as the API shows it: all of the same version.
-async fn stored(visit: &Asking, id: WebhookId) -> Result<Value, Problem> {
-    let found = list::find(&visit.db().main, &WEBHOOK, visit.scope(), id).await?;
-    let found = found.ok_or_else(|| Problem::not_found("webhook"))?;
-    serde_json::from_str(&found.json).map_err(Problem::internal)
-}
-
 /// `POST /console/webhook/{id}/edit`.
 pub(crate) async fn store(Id(id): Id<WebhookId>, act: Acting) -> Result<Response, Failure> {
-    let stored = stored(&act.visit, id).await?;
-    let field = if stored["eshop"].is_null() { "organisation" } else { "eshop" };
-    if let Some(tried) = tried(&act, (field, &stored[field])).await? {
+    let stored = choice::stored(&act.visit, &WEBHOOK, id).await?;
+    if let Some(tried) = choice::tried(&act, choice::of_stored(&stored)).await? {
         return Ok(page_of_stored(&act.visit, id, &act.form, &stored, Some(&tried)));
     }
     let version = act.form.version();
@@ -187,37 +128,9 @@ pub(crate) async fn store(Id(id): Id<WebhookId>, act: Acting) -> Result<Response
     Ok(done(&format!("/console/webhook/{id}"), Done::WebhookStored, None))
 }
 
-/// What a webhook with the events of the form would have been told of, where its button for that was pressed.
-async fn tried(act: &Acting, (field, id): (&str, &Value)) -> Result<Option<Tried>, Problem> {
-    if act.form.get("try").is_none() {
-        return Ok(None);
-    }
-    let mut body = choice(&act.form);
-    body.insert(field.to_owned(), id.clone());
-    subscription::try_out(act.visit.services(), act.visit.scope(), body.into()).await.map(Some)
-}
-
-/// The members of the body of the API that say of which events it is.
-fn choice(form: &Asked) -> Map<String, Value> {
-    let mut body = Map::new();
-    let (event, events) = (form.get("event"), form.all("events").collect::<Vec<_>>());
-    // both, where both are chosen: the rule of the API refuses them, unless they say the same
-    body.extend(event.map(|event| ("event".to_owned(), json!(event))));
-    if event.is_none() || !events.is_empty() {
-        body.insert("events".to_owned(), json!(events));
-    }
-    // what is no JSON is refused by the rule of the API
-    let criteria =
-        form.get("criteria").map(|text| serde_json::from_str(text).unwrap_or_else(|_| json!(text)));
-    body.insert("criteria".to_owned(), criteria.unwrap_or_default());
-    let select = form.get("select").map(|names| names.split(',').map(str::trim).collect::<Vec<_>>());
-    body.insert("select".to_owned(), json!(select));
-    body
-}
-
 /// The body of the API that a form says. What is left empty of the authentication stays as it is stored.
 fn body(form: &Asked, stored: Option<&Value>) -> Map<String, Value> {
-    let mut body = choice(form);
+    let mut body = choice::body(form);
     body.insert("destination".to_owned(), json!(form.get("destination").unwrap_or_default()));
     body.extend(form.get("maxInFlight").map(|most| ("maxInFlight".to_owned(), integer(most))));
     let batch = [("maxEvents", "batch.maxEvents"), ("maxWaitMs", "batch.maxWaitMs")];
@@ -239,29 +152,10 @@ fn fields(visit: &Asking, form: &Asked, stored: Option<&Value>, tried: Option<&T
     html! {
         @if stored.is_some() { input type="hidden" name=(VERSION) value=[form.get(VERSION)]; } @else { (secret::one_time_key(visit)) }
         (alert(refused, &FIELDS))
-        // what Enter presses: the first button
-        button type="submit" hidden {}
         fieldset {
             legend { "Destination" }
             (checked(form, refused, "destination", "Address", "url"))
-            (options(form, refused, "event", "Event", SUBSCRIBABLE.iter().map(|name| (*name, *name)).chain([("", "several, checked below")])))
-            details open[form.get("event").is_none()] {
-                summary { "Several events" }
-                @for kind in TYPES {
-                    label.switch-box {
-                        input type="checkbox" name="events" value=(kind.name) checked[form.all("events").any(|event| event == kind.name)];
-                        code { (kind.name) } span.muted { (kind.when) }
-                    }
-                }
-                @if let Some(wrong) = refused.message("events") { span.wrong { (full(wrong)) } }
-            }
-            details open[["criteria", "select"].iter().any(|name| form.get(name).is_some()) || tried.is_some()] {
-                summary { "Only some of these events, or a part of each" }
-                (checked(form, refused, "criteria", "Criteria: {\"data.fields.quantity\": {\"lte\": 5}}", "text"))
-                (checked(form, refused, "select", "Fields that are sent: quantity, warehouse; empty: all", "text"))
-                button type="submit" name="try" value="1" { "Try" }
-                @if let Some(tried) = tried { (shown(tried)) }
-            }
+            (choice::fields(visit, form, tried))
         }
         fieldset {
             legend { "Delivery" }
@@ -273,17 +167,6 @@ fn fields(visit: &Asking, form: &Asked, stored: Option<&Value>, tried: Option<&T
             p.muted { "Without a number, each event has a call of its own. With 100, the receiver gets batches: 10,000 changes arrive in 100 calls." }
         }
         (secret::credentials(visit, form, stored, ["authentication", "Authentication", "Kind"]))
-    }
-}
-
-/// What matched, and the beginning of it.
-fn shown(tried: &Tried) -> Markup {
-    html! {
-        p role="status" {
-            @if tried.looked == 0 { "No such event is among the newest that webhooks of this e-shop, or organisation, were told of." }
-            @else { (number(tried.matched)) " of the newest " (counted(tried.looked, "event", "events")) " match." }
-        }
-        @for example in &tried.examples { pre.wrapped tabindex="0" { code { (example.get()) } } }
     }
 }
 

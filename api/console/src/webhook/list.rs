@@ -18,6 +18,7 @@ use crate::piece::{
     OLDEST, Way, checked, counted, empty, moment, options, pager_to, rows, select, size, sorting, source,
     state, time, unreadable, until_asked, up_to,
 };
+use crate::reader;
 use crate::refresh;
 use crate::visit::Visit;
 use crate::webhook::success;
@@ -41,7 +42,11 @@ pub(crate) async fn show(visit: Visit<permit::ReadWebhooks>) -> Result<Response,
     let [counts, list] = parts(&visit, refused.is_empty().then_some(&wanted)).await?;
     let healths = [("", "any health")].into_iter().chain(Health::WORDS.iter().map(|word| (*word, *word)));
     let content = html! {
-        header.title { h1 { "Webhooks" } (refresh::choice(asked, HERE)) }
+        header.title {
+            h1 { "Webhooks" }
+            div.buttons { a.button href=(reader::HERE) { "Readers" } }
+            (refresh::choice(asked, HERE))
+        }
         (part(&counts))
         form.search method="get" action=(HERE) role="search" {
             (options(asked, &refused, "health", "Health", healths))

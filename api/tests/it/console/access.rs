@@ -8,7 +8,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use super::{Browser, MIGRATIONS, audited, job, webhook, world};
 
 /// Every page without a parameter.
-const PAGES: [&str; 17] = [
+const PAGES: [&str; 18] = [
     "/console",
     "/console/account",
     "/console/attention",
@@ -22,6 +22,7 @@ const PAGES: [&str; 17] = [
     "/console/job",
     "/console/failure",
     "/console/webhook",
+    "/console/reader",
     "/console/delivery",
     "/console/audit",
     "/console/sync",

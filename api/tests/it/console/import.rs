@@ -296,17 +296,18 @@ async fn a_form_is_read_to_its_end_before_it_is_answered() {
     let admin = world.api.tenant.token(&world.api.services, Role::Admin).await.unwrap();
     let (browser, eshop) = (Browser::new(&world.api, &admin), world.api.tenant.eshop.to_string());
     let token = token(&browser).await;
-    let rows: String = (0..2_000).map(|n| format!("READ-{n};a\r\n")).collect();
-    let file = format!("productSku;name\r\n{rows}");
+    let rows: Vec<String> = (0..2_000).map(|n| format!("READ-{n};a\r\n")).collect();
+    let file = format!("productSku;name\r\n{}", rows.concat());
     for (path, kind, name, status) in [
         (LOOK, "products", "a.csv", 200),
         (LOOK, "products", "a.json", 200),
-        (LOOK, "none", "a.csv", 422),
-        (HERE, "none", "a.csv", 422),
+        (LOOK, "none", "a.csv", 200),
+        (HERE, "none", "a.csv", 400),
         (HERE, "products", "a.csv", 303),
     ] {
         let fields = [("form_token", token.as_str()), ("eshop", &eshop), ("kind", kind), ("part", "true")];
-        let body = form(&fields, name, file.as_bytes());
+        let sent = if path == LOOK { &fields[..] } else { &fields[..3] };
+        let body = form(sent, name, file.as_bytes());
         let left = Arc::new(AtomicUsize::new(body.len()));
         let reading = Arc::clone(&left);
         let pieces: Vec<_> = body.chunks(1_000).map(Bytes::copy_from_slice).collect();

@@ -213,6 +213,9 @@ async fn values_from_others_are_text_on_every_page(_: PgPoolOptions, options: Pg
     .unwrap();
     let delivery: uuid::Uuid =
         sqlx::query_scalar("SELECT id FROM delivery_history").fetch_one(&world.owner).await.unwrap();
+    let body = serde_json::json!({"eshop": api.tenant.eshop, "name": HOSTILE});
+    let reader = api.post(&api.user, "/api/event-reader", body).await.expect(201).json();
+    let reader = reader["id"].as_str().unwrap();
     let browser = Browser::new(api, &api.superadmin);
     for path in [
         "/console".to_owned(),
@@ -221,6 +224,9 @@ async fn values_from_others_are_text_on_every_page(_: PgPoolOptions, options: Pg
         "/console/failure".to_owned(),
         "/console/webhook".to_owned(),
         format!("/console/webhook/{hook}"),
+        "/console/reader".to_owned(),
+        format!("/console/reader/{reader}"),
+        format!("/console/reader/{reader}/edit"),
         format!("/console/delivery/{delivery}"),
         "/console/audit".to_owned(),
         "/console/sync".to_owned(),

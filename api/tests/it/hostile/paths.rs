@@ -54,6 +54,7 @@ async fn the_console_has_no_page_with_such_a_name(_: PgPoolOptions, options: PgC
     for (path, status) in [
         ("/console/job/%ff", 400),
         ("/console/webhook/%ff", 400),
+        ("/console/reader/%ff", 400),
         ("/console/delivery/%ff", 400),
         ("/console/queue/%ff/pause", 404),
         ("/console/failure/%ff/retry", 404),

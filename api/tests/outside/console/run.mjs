@@ -390,11 +390,11 @@ async function main() {
     const settings = ["/wms", `/wms/${WMS_ID}`, `/wms/${WMS_ID}/edit`, `/wms/${WMS_ID}/delete`];
     const preferences = ["/preference", `/preference/new?organisation=${prefers.organisation}`, `/preference/${prefers.id}/edit`];
     const ordersPages = ["/order", `/order/${order}`, "/order/attention", "/product?sort=oldest", "/product/deactivate?all=true"];
-    const found = [product, organisation, `/eshop/${ESHOP_ID}`, `/eshop/${ESHOP_ID}/setting`, `/eshop/${ESHOP_ID}/webhook`];
+    const found = [product, organisation, `/eshop/${ESHOP_ID}`, `/eshop/${ESHOP_ID}/setting`, `/eshop/${ESHOP_ID}/webhook`, `/eshop/${ESHOP_ID}/reader`];
     const more = ["/attention", "/queue/lane", "/find?q=console", "/account", "/token", "/token/new", "/audit?whose=all", "/queue/chunk/pause"];
     const { results: deliveries } = await call("POST", "/api/webhook-delivery/list", USER_TOKEN, { select: ["id"], limit: 1 });
     more.push("/schedule", "/queue/upkeep", `/delivery/${deliveries[0].id}`, example, `/webhook/${hook}/test`);
-    const pages = ["", ...ordersPages, ...found, ...settings, ...preferences, ...more, "/queue", "/job", `/job/${job}`, `/import?eshop=${ESHOP_ID}`, "/failure", "/webhook", `/webhook/${hook}`, "/delivery?refresh=30", `/replay?hours=1&webhooks=${hook}`, "/sync", "/audit"];
+    const pages = ["", ...ordersPages, ...found, ...settings, ...preferences, ...more, "/queue", "/job", `/job/${job}`, `/import?eshop=${ESHOP_ID}`, "/failure", "/webhook", `/webhook/${hook}`, "/reader", "/delivery?refresh=30", `/replay?hours=1&webhooks=${hook}`, "/sync", "/audit"];
     await page.goto("/console/worker");
     const worker = await page.getAttribute("main tbody a", "href");
     pages.push("/worker", worker.replace("/console", ""), "/queue/chunk?kind=product.sync", "/job?kind=product.sync&span=day");
