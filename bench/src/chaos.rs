@@ -130,7 +130,11 @@ async fn on(
     ] {
         shops.push(subscribe(&caller, &tenant, Shop::open(name, None).await?, &fields, None).await?);
     }
+    let bases = site.of(Role::Api).iter().map(|member| member.base_url.clone()).collect();
+    let connector = Caller::new(bases, &tenant.eshop_token(&services).await?)?;
     let plain = json!({});
+    let own = Shop::open("of a connector of the e-shop", None).await?;
+    shops.push(subscribe(&connector, &tenant, own, &plain, None).await?);
     for how in Misbehaviour::ALL {
         let shop = Shop::open(how.as_str(), Some(how)).await?;
         shops.push(subscribe(&caller, &tenant, shop, &plain, None).await?);

@@ -16,6 +16,7 @@ use longshore_domain::catalog::product::create::create;
 use longshore_domain::catalog::product::together::Batcher;
 use longshore_domain::catalog::product::update::update;
 use longshore_domain::webhook::lane::{Attempt, End, Outcome, lease, record, release};
+use longshore_domain::webhook::reader::{self, feed};
 use longshore_domain::webhook::subscription;
 use longshore_kernel::access::Role;
 use longshore_kernel::context::{Context, Origin};
@@ -55,8 +56,18 @@ const CHANGES: [(&str, usize, u64); 2] =
 /// The same beside webhooks whose criteria the change does not meet.
 const BESIDE: (&str, usize, u64) = ("the same beside 15 webhooks whose criteria it does not meet", 10, 1_000);
 
+/// The same beside readers: one event is for all of them.
+const READ: (&str, usize, u64) = ("the same beside 16 readers", 10, 860);
+
 /// As many as an e-shop has besides the one that hears of everything.
 const OTHERS: usize = 15;
+
+/// Readers beside the one that was there before.
+const READERS: usize = 15;
+
+/// Events of a page, and the instructions that each may take at most, in thousands: of a reader, and of a query that asks for nothing
+/// else.
+const PAGE: (usize, [u64; 2]) = (40, [60, 30]);
 
 /// Outcomes that are recorded together, and the instructions that each may take at most, in thousands.
 const OUTCOMES: (usize, u64) = (10, 230);
@@ -137,6 +148,8 @@ impl World {
         let webhook =
             json!({"eshop": tenant.eshop, "event": "product_change", "destination": "https://shop.example/"});
         subscription::create(&services, &context, webhook).await?;
+        let reader = json!({"eshop": tenant.eshop, "event": "product_change", "name": "ERP"});
+        reader::create(&services, &context, reader).await?;
         for n in 0..PRODUCTS {
             let product = json!({
                 "organisation": tenant.organisation, "eshops": [tenant.eshop], "productSku": format!("C-{n}"),
@@ -162,6 +175,9 @@ impl World {
         for (what, together, most) in CHANGES {
             counted.push(self.count_changes(&options, (what, together, most), profiles).await?);
         }
+        counted.extend(self.read(&options, profiles).await?);
+        self.add_readers(&options).await?;
+        counted.push(self.count_changes(&options, READ, profiles).await?);
         self.add_others(&options).await?;
         counted.push(self.count_changes(&options, BESIDE, profiles).await?);
         let (what, (together, most)) = ("the outcome of a delivery, of ten together", OUTCOMES);
@@ -181,6 +197,52 @@ impl World {
         let before = self.changes(options, together, few, profiles).await?;
         let sum = self.changes(options, together, many, profiles).await?;
         Ok(Count { what, thousands: more(before, sum, together)?, most })
+    }
+
+    async fn add_readers(&self, options: &PgConnectOptions) -> anyhow::Result<()> {
+        let services = services::for_test(options)?;
+        let eshop: Uuid =
+            sqlx::query_scalar("SELECT eshop_id FROM webhook").fetch_one(&*services.db.main).await?;
+        for n in 0..READERS {
+            let reader = json!({"eshop": eshop, "event": "product_change", "name": n.to_string()});
+            reader::create(&services, &self.context, reader).await?;
+        }
+        services.db.close().await;
+        Ok(())
+    }
+
+    /// Counts what an event costs that is read, and by a bare query.
+    async fn read(&self, options: &PgConnectOptions, profiles: &Path) -> anyhow::Result<[Count; 2]> {
+        let [few, many] = ROUNDS;
+        let (together, [most, most_bare]) = PAGE;
+        let before = self.pages(options, few, profiles).await?;
+        let sum = self.pages(options, many, profiles).await?;
+        let bare_before = bare_pages(options, few, profiles).await?;
+        let bare_sum = bare_pages(options, many, profiles).await?;
+        Ok([
+            Count { what: "an event of a page of a reader", thousands: more(before, sum, together)?, most },
+            Count {
+                what: "an event of the same page by a bare query",
+                thousands: more(bare_before, bare_sum, together)?,
+                most: most_bare,
+            },
+        ])
+    }
+
+    /// Reads pages from the beginning.
+    async fn pages(&self, options: &PgConnectOptions, rounds: usize, profiles: &Path) -> anyhow::Result<u64> {
+        let services = services::with_connections(options, 1)?;
+        let backend: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&services.db.main).await?;
+        let reader: Uuid =
+            sqlx::query_scalar("SELECT id FROM event_reader").fetch_one(&services.db.main).await?;
+        let mut asked = feed::Asked { limit: u64::try_from(PAGE.0)?, ..feed::Asked::default() };
+        for _ in 0..rounds {
+            let page = feed::read(&services, &self.context.caller.scope, reader.into(), &asked).await?;
+            ensure!(page.events == PAGE.0, "a page has {} events", page.events);
+            asked.after = Some(page.next);
+        }
+        services.db.close().await;
+        instructions(&profiles.join(backend.to_string())).await
     }
 
     /// Adds webhooks that hear of heavy products only.
@@ -273,6 +335,29 @@ impl World {
         aside.db.close().await;
         instructions(&profiles.join(backend.to_string())).await
     }
+}
+
+/// Reads as many pages by the index alone.
+async fn bare_pages(options: &PgConnectOptions, rounds: usize, profiles: &Path) -> anyhow::Result<u64> {
+    let services = services::with_connections(options, 1)?;
+    let backend: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&services.db.main).await?;
+    let (mut written, mut last) = (String::from("0"), Uuid::nil());
+    for _ in 0..rounds {
+        let page: Vec<(Uuid, String, Uuid, String, String)> = sqlx::query_as(
+            "SELECT id, type, entity_id, data::text, written_by::text FROM event
+             WHERE organisation_id = (SELECT organisation_id FROM webhook LIMIT 1) AND (written_by, id) > ($1::text::xid8, $2)
+             ORDER BY written_by, id LIMIT $3",
+        )
+        .bind(&written)
+        .bind(last)
+        .bind(i64::try_from(PAGE.0)?)
+        .fetch_all(&services.db.main)
+        .await?;
+        let end = page.last().context("there are too few events")?;
+        (last, written) = (end.0, end.4.clone());
+    }
+    services.db.close().await;
+    instructions(&profiles.join(backend.to_string())).await
 }
 
 /// What one more costs, by the sums of both [`ROUNDS`] of so many together; in thousands.

@@ -51,32 +51,53 @@ pub(crate) const OF_CHANGED: &str = "data.changedFields";
 pub(crate) const OF_ORGANISATION: &str = "of the organisation";
 
 /// Which events a webhook hears of.
+#[derive(sqlx::FromRow)]
 struct Subscribed {
+    id: Uuid,
     types: Vec<String>,
     /// Only changes of this field.
     field: Option<String>,
+    /// Only what a connector of this e-shop may see.
+    bound: Option<Uuid>,
 }
 
 impl Subscribed {
-    fn hears(&self, kind: &String, changed: &[String]) -> bool {
-        self.types.contains(kind) && self.field.as_ref().is_none_or(|field| changed.contains(field))
+    fn hears(&self, event: &Event) -> bool {
+        let is_seen = |(eshop, seen_by): (Uuid, &Vec<Uuid>)| seen_by.contains(&eshop);
+        self.types.contains(&event.kind)
+            && self.bound.zip(event.seen_by.as_ref()).is_none_or(is_seen)
+            && self.field.as_ref().is_none_or(|field| event.changed.contains(field))
     }
+}
+
+/// A change, as it was recorded.
+#[derive(sqlx::FromRow)]
+struct Event {
+    organisation: Uuid,
+    id: Uuid,
+    entity: Uuid,
+    kind: String,
+    changed: Vec<String>,
+    seen_by: Option<Vec<Uuid>>,
 }
 
 /// Which events each webhook hears of.
 async fn subscribed(psql: &mut PgConnection) -> sqlx::Result<HashMap<Uuid, Subscribed>> {
-    let found: Vec<(Uuid, Vec<String>, Option<String>)> =
-        sqlx::query_as("SELECT id, events, criteria -> $1 ->> 'eq' FROM webhook")
-            .bind(OF_CHANGED)
-            .fetch_all(psql)
-            .await?;
-    Ok(found.into_iter().map(|(id, types, field)| (id, Subscribed { types, field })).collect())
+    let found: Vec<Subscribed> = sqlx::query_as(
+        "SELECT id, events AS types, criteria -> $1 ->> 'eq' AS field, CASE WHEN bound THEN eshop_id END AS bound FROM webhook",
+    )
+    .bind(OF_CHANGED)
+    .fetch_all(psql)
+    .await?;
+    Ok(found.into_iter().map(|to| (to.id, to)).collect())
 }
 
 /// Compares the deliveries as the destinations and as the service recorded them.
 async fn delivered(psql: &mut PgConnection, listeners: &[Listeners<'_>]) -> anyhow::Result<Vec<Check>> {
-    let events: Vec<(Uuid, Uuid, Uuid, String, Vec<String>)> = sqlx::query_as(
-        "SELECT organisation_id, id, entity_id, type, ARRAY(SELECT jsonb_array_elements_text(data -> 'changedFields')) FROM event",
+    let events: Vec<Event> = sqlx::query_as(
+        "SELECT organisation_id AS organisation, id, entity_id AS entity, type AS kind,
+                ARRAY(SELECT jsonb_array_elements_text(data -> 'changedFields')) AS changed, seen_by
+         FROM event",
     )
     .fetch_all(&mut *psql)
     .await?;
@@ -86,16 +107,16 @@ async fn delivered(psql: &mut PgConnection, listeners: &[Listeners<'_>]) -> anyh
     for (organisation, (webhook, shop)) in each(listeners) {
         let book = shop.book();
         let to = subscribed.get(webhook);
-        let due = events.iter().filter(|(of, _, entity, kind, changed)| {
+        let due = events.iter().filter(|event| {
             // a test is sent only to its own webhook
-            *of == organisation
-                && if kind == "test" {
-                    entity == webhook
+            event.organisation == organisation
+                && if event.kind == "test" {
+                    event.entity == *webhook
                 } else {
-                    to.is_none_or(|to| to.hears(kind, changed))
+                    to.is_none_or(|to| to.hears(event))
                 }
         });
-        let entities: HashMap<Uuid, Uuid> = due.map(|(_, id, entity, ..)| (*id, *entity)).collect();
+        let entities: HashMap<Uuid, Uuid> = due.map(|event| (event.id, event.entity)).collect();
         promised += entities.len() as u64;
         accepted += book.accepted.len() as u64;
         untold.extend(
@@ -130,7 +151,9 @@ async fn delivered(psql: &mut PgConnection, listeners: &[Listeners<'_>]) -> anyh
                WHERE redelivery_of IS NULL GROUP BY event_id, webhook_id) ended
          FULL JOIN (SELECT event.id, webhook.id AS webhook FROM event JOIN webhook USING (organisation_id)
                     WHERE CASE event.type WHEN 'test' THEN event.entity_id = webhook.id
-                          ELSE event.type = ANY (webhook.events) AND coalesce(
+                          ELSE event.type = ANY (webhook.events)
+                              AND (NOT webhook.bound OR event.seen_by IS NULL OR webhook.eshop_id = ANY (event.seen_by))
+                              AND coalesce(
                               event.data -> 'changedFields' ? (webhook.criteria -> 'data.changedFields' ->> 'eq'),
                               webhook.criteria IS NULL) END) due
            ON (due.id, due.webhook) = (ended.event_id, ended.webhook_id)
