@@ -6,6 +6,8 @@ CREATE TABLE tombstone (
     organisation_id uuid,
     -- of a record that only those see who see its e-shop
     eshop_id uuid,
+    -- of a record that a connector sees only if its token has made it; a nil one: none has
+    made_by uuid,
     -- a setting that is created again under the same path goes on counting
     version bigint,
     deleted_at timestamptz NOT NULL DEFAULT now(),

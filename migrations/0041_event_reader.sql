@@ -36,8 +36,6 @@ CREATE TABLE event_reader_position (
     settled boolean NOT NULL DEFAULT false,
     -- these transactions; null: it was not looked for them yet
     writers text[],
-    -- when it is to begin; null: now
-    begins_from timestamptz,
     -- where it begins, in which epoch (`pulse`); null: it never did
     epoch integer,
     -- and in which cluster, whose transactions are counted: a planned move by dump is no set-back
@@ -62,6 +60,9 @@ CREATE TABLE event_tick (
     n bigint NOT NULL,
     at timestamptz NOT NULL,
     snapshot pg_snapshot NOT NULL,
+    -- in which epoch, and in which cluster: its transactions are those of that one
+    epoch integer NOT NULL,
+    cluster bigint NOT NULL,
     PRIMARY KEY (organisation_id, n)
 );
 CREATE INDEX event_tick_by_age ON event_tick (at);

@@ -446,7 +446,7 @@ impl Answer {
         for content in &self.contents {
             response = response.content(content.media, content.build());
         }
-        // what CSV is, the head of the document says once
+        // what it is, the head of the document says once of CSV, and the operation otherwise
         if let Some(media) = also {
             response = response.content(media, ContentBuilder::new().build());
         }

@@ -16,7 +16,7 @@
 //! | --- | --- | --- |
 //! | `entity` | uuid | the record |
 //! | `organisation` | uuid | whose it is (null: the service's own) |
-//! | `eshops` | uuid[] | e-shops whose webhooks get its event |
+//! | `eshops` | uuid[] | e-shops whose webhooks get its event (null: it is none) |
 //! | `changes` | jsonb | `{field: [old, new]}`, secrets as `"***"` |
 //! | `data` | jsonb | `data` of the event, built by the `…_data` of its resource |
 //! | `version` | bigint | the record's, as the change has left it: `RETURNING version` |
@@ -220,7 +220,7 @@ macro_rules! recorded {
                     SELECT array_agg(w.id) AS webhooks, array_agg(w.eshop_id) AS shops, array_agg(w.active) AS awake,
                            array_agg(CASE WHEN NOT w.ordered AND w.batch_events IS NULL THEN w.changed_at END) AS versions,
                            array_agg(w.batch_wait) AS waits
-                    FROM webhook w WHERE "# + $event + r#"::text IS NOT NULL AND w.source_id = ANY (recorded.eshops || recorded.organisation) AND "# + $event + r#" = ANY (w.events)
+                    FROM webhook w WHERE "# + $event + r#"::text IS NOT NULL AND recorded.eshops IS NOT NULL AND w.source_id = ANY (recorded.eshops || recorded.organisation) AND "# + $event + r#" = ANY (w.events)
                     AND (NOT w.bound OR scope IS NULL OR w.eshop_id = ANY (scope))
                     -- what takes time is to make JSON, so what is not in `data` is made only where it is asked for
                     AND (w.matches IS NULL OR jsonb_path_match(data, w.matches,
@@ -242,7 +242,7 @@ macro_rules! recorded {
                 FROM change AS recorded
                 WHERE webhooks IS NOT NULL OR EXISTS (
                     SELECT FROM event_reader r
-                    WHERE "# + $event + r#" = ANY (r.events) AND r.source_id = ANY (recorded.eshops || recorded.organisation))
+                    WHERE recorded.eshops IS NOT NULL AND "# + $event + r#" = ANY (r.events) AND r.source_id = ANY (recorded.eshops || recorded.organisation))
             ),
             -- deliveries, each with a `Notice` where they are few; an ordered lane takes none, and one that sends batches
             told AS MATERIALIZED (
@@ -493,5 +493,6 @@ impl<'s> Change<'s> {
 
 /// After a commit: hands what is due to the queue, or to those who hold the lanes.
 pub fn hand_over(services: &Services, lanes: Vec<Hint>) {
+    services.db.committed.notify_one();
     services.queues.hand_over_hints(&services.vault, lanes);
 }

@@ -33,10 +33,12 @@
 //!
 //! Tests count the pages that are looked at for a row, in tables that are new, were analysed when they were tiny, and are known.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{Connection, PgConnection, PgPool, PgTransaction};
+use tokio::sync::Notify;
 use tracing::Instrument as _;
 
 use super::config::DatabaseSettings;
@@ -62,6 +64,8 @@ pub struct Database {
     probe: PgPool,
     /// The highest pulse that this process knows to be committed; each new connection is compared with it.
     pub(super) pulse: Memory,
+    /// A change was committed by this process: who waits for changes looks at once.
+    pub committed: Arc<Notify>,
 }
 
 /// Connections of [`Database::leases`]: a renewal takes less than a millisecond, so a thousand lanes need one of them.
@@ -178,6 +182,7 @@ impl Database {
                 .idle_timeout(None)
                 .connect_lazy_with(base.options([("statement_timeout", "2s")])),
             pulse: memory,
+            committed: Arc::default(),
         }
     }
 

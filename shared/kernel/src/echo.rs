@@ -13,8 +13,9 @@ use super::problem::{Problem, Violation};
 const VERSION: [&str; 2] = ["changedAt", "version"];
 
 /// What the service stamps or observes by itself: never compared either, because most of it changes without a new version.
-const STAMPS: [&str; 15] = [
+const STAMPS: [&str; 21] = [
     "audits",
+    "backlog",
     "blockedBy",
     "blockedUntil",
     "handover",
@@ -25,6 +26,11 @@ const STAMPS: [&str; 15] = [
     "nextProductSync",
     "nextStockSync",
     "oldestWaitingSince",
+    "position",
+    "positionAt",
+    "readAt",
+    "readTo",
+    "starting",
     "statusSince",
     "toHandOver",
     "waiting",

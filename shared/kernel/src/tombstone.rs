@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use super::problem::Problem;
 use crate::access::Scope;
-use crate::ids::{EshopId, OrganisationId, WmsId};
+use crate::ids::{EshopId, OrganisationId, TokenId, WmsId};
 
 /// Why a record is not there: [`GONE`](super::problem::GONE) where the caller could have seen it before it was deleted, else
 /// [`NOT_FOUND`](super::problem::NOT_FOUND).
@@ -32,6 +32,7 @@ pub async fn missing<'c>(
                SELECT FROM tombstone
                WHERE entity_id = $1 AND entity_type = $2 AND in_scope($3, organisation_id)
                  AND (eshop_id IS NULL OR in_eshop($4, eshop_id)) AND $5::uuid IS NULL
+                 AND (made_by IS NULL OR in_hands($6, made_by))
            ) AS "buried!""#,
         id.into(),
         entity_type,
@@ -39,6 +40,7 @@ pub async fn missing<'c>(
         scope.eshop() as Option<EshopId>,
         // what a wms has is not deleted
         scope.wms() as Option<WmsId>,
+        scope.maker() as Option<TokenId>,
     )
     .fetch_one(connection)
     .await;

@@ -11,6 +11,9 @@ use tokio::sync::watch;
 /// How often what is waited for is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(40);
 
+/// How soon after a hint: the hints of a moment are one look.
+const LOOK_AFTER: Duration = Duration::from_millis(3);
+
 /// What is looked at.
 pub trait Look: Clone + fmt::Debug + Send + Sync + 'static {
     /// What names it.
@@ -20,6 +23,11 @@ pub trait Look: Clone + fmt::Debug + Send + Sync + 'static {
 
     /// What is known before the first look.
     fn unknown() -> Self::Seen;
+
+    /// Ends when there may be something new before the next look is due.
+    fn hint(&self) -> impl Future<Output = ()> + Send {
+        std::future::pending()
+    }
 
     /// Whether what was seen may no longer be so: who comes now waits for the next look.
     #[must_use]
@@ -82,7 +90,13 @@ impl<L: Look> Watch<L> {
         let mut ticks = tokio::time::interval(LOOK_EVERY);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
-            ticks.tick().await;
+            tokio::select! {
+                _ = ticks.tick() => {}
+                () = self.look.hint() => {
+                    tokio::time::sleep(LOOK_AFTER).await;
+                    ticks.reset();
+                }
+            }
             let waited: Vec<(L::Key, L::Seen)> = {
                 let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
                 watched.seen.retain(|_, sender| sender.receiver_count() > 0);

@@ -141,10 +141,11 @@ async fn jobs(context: &WorkerContext) -> Result<u64, Problem> {
 
 async fn logins(context: &WorkerContext) -> Result<u64, Problem> {
     let db = &context.services.db.main;
+    // first: it is promised within a minute
+    let left = token::made::deactivate_left(&context.services).await?;
     let tokens = all(context, BATCH, || token::expire(db, BATCH)).await?
-        + all(context, BATCH, || token::forget_revoked(db, BATCH)).await?
-        + token::made::deactivate_left(&context.services).await?;
-    Ok(tokens + all(context, BATCH, || session::expire(db, BATCH)).await?)
+        + all(context, BATCH, || token::forget_revoked(db, BATCH)).await?;
+    Ok(left + tokens + all(context, BATCH, || session::expire(db, BATCH)).await?)
 }
 
 async fn deliveries(context: &WorkerContext) -> Result<u64, Problem> {

@@ -65,9 +65,11 @@ pub(crate) fn sees<P>(visit: &Visit<P>, kind: Kind) -> bool {
         Kind::Destination
         | Kind::ExhaustedDeliveries
         | Kind::SlowWebhook
+        // of all readers, also those that a connector has not made
+        | Kind::StartingReader
+        | Kind::UnreadReader
         | Kind::DisabledWebhooks
         | Kind::FailingWebhooks => Permission::ReadWebhooks,
-        Kind::StartingReader | Kind::UnreadReader => Permission::ReadReaders,
         Kind::Warehouse
         | Kind::ContradictedOrders
         | Kind::DoubtfulOrders

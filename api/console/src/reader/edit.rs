@@ -136,7 +136,7 @@ pub(crate) async fn ask_delete(Id(id): Id<EventReaderId>, visit: Asking) -> Resu
         title: "Delete the reader?",
         explanation: html! {
             p { strong { (found.name) } " of " (found.whose()) "." }
-            p { "Its place is lost. A new reader begins with what happens after its creation." }
+            p { "Its place is lost." }
         },
         button: "Delete the reader",
         is_grave: true,

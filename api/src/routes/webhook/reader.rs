@@ -26,6 +26,7 @@ use longshore_kernel::access::Scope;
 use longshore_kernel::ids::EventReaderId;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
+use longshore_kernel::share::{self, Asker};
 use tokio::sync::watch;
 
 use crate::routes::{list as lists, view};
@@ -95,8 +96,8 @@ pub async fn set_reader_position(
     Ok(view::answer(&reader::set_position(&services, &may, id, body.value).await?)?)
 }
 
-/// How often a client of a feed without end hears where to read on, at least.
-const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
+/// How long a client of a feed without end waits to hear where to read on. With the time of a look, that is every five seconds at least.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(3);
 
 /// `?after=&limit=&wait=`, and whether the feed has no end.
 #[derive(Debug)]
@@ -135,7 +136,8 @@ pub async fn read_events(
     Asked { events, wait }: Asked,
 ) -> Result<Response, Failure> {
     let are_lines = events.are_lines;
-    let mut feed = Feed { app, scope: may.scope().clone(), id, asked: events, news: None };
+    let asker = Asker::current().unwrap_or_default();
+    let mut feed = Feed { app, scope: may.scope().clone(), id, asked: events, news: None, asker };
     if !are_lines {
         return Ok(view::json(feed.next(wait).await?.json));
     }
@@ -159,6 +161,8 @@ struct Feed {
     id: EventReaderId,
     asked: feed::Asked,
     news: Option<watch::Receiver<reader::Come>>,
+    /// Each look has its share like the request that opened it.
+    asker: Asker,
 }
 
 impl Feed {
@@ -166,7 +170,8 @@ impl Feed {
     async fn next(&mut self, wait: Duration) -> Result<feed::Page, Problem> {
         let until = Instant::now() + wait;
         loop {
-            let page = feed::read(&self.app.services, &self.scope, self.id, &self.asked).await?;
+            let read = feed::read(&self.app.services, &self.scope, self.id, &self.asked);
+            let page = share::as_asker(self.asker.clone(), read).await?;
             self.asked.after = Some(page.next.clone());
             let left = until.saturating_duration_since(Instant::now());
             // one that is not at its end goes on from there: nothing of what was looked at met the criteria

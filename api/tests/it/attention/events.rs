@@ -25,40 +25,49 @@ async fn a_webhook_whose_rate_needs_more_than_an_hour_is_a_line(_: PgPoolOptions
         (json!({"destination": "https://shop.example/hook", "maxPerSecond": 0.1}), "/api/eshop-webhook");
     let hook = made(&world, path, rate).await;
     let waits = "INSERT INTO delivery (id, webhook_id, event_id, next_attempt_at)
-                 SELECT uuid_v7(), $1, uuid_v7(), now() FROM generate_series(1, 180)";
+                 SELECT uuid_v7(), $1, uuid_v7(), now() FROM generate_series(1, 181)";
     execute(&world, waits, hook).await;
+    let older = "UPDATE delivery SET next_attempt_at = now() - interval '3 minutes' WHERE webhook_id = $1";
+    execute(&world, older, hook).await;
     assert_eq!(find(&world, &api.superadmin, "slow_webhook").await, None);
     execute(&world, waits, hook).await;
-    execute(&world, "INSERT INTO delivery (id, webhook_id, event_id, next_attempt_at) VALUES (uuid_v7(), $1, uuid_v7(), now())", hook).await;
     let path = format!("{path}/{hook}");
     let shown = api.get(&api.user, &path).await.expect(200).json();
-    assert_eq!(shown["backlog"], json!({"waiting": 361, "seconds": 3610}));
+    assert_eq!(shown["backlog"], json!({"waiting": 362, "seconds": 3620}));
     let slow = line(&world, &api.superadmin, "slow_webhook").await;
-    let sentence = slow["sentence"].as_str().unwrap();
-    assert!(
-        sentence.starts_with("https://shop.example/hook (Gifts shop): 361 events wait, the first for "),
-        "{sentence}"
+    let said = "https://shop.example/hook (Gifts shop): 362 events wait, the first for 3 min; at its own rate they take 60 min.";
+    assert_eq!(
+        (&slow["sentence"], &slow["page"]),
+        (&json!(said), &json!(format!("/console/webhook/{hook}")))
     );
-    assert!(sentence.ends_with("; at its own rate they take 60 min."), "{sentence}");
-    assert_eq!(slow["page"], format!("/console/webhook/{hook}"));
     // nobody else's business
     let other = Tenant::create(&api.services, "Toys").await.unwrap();
     let theirs = other.token(&api.services, Role::Admin).await.unwrap();
     assert_eq!(find(&world, &theirs, "slow_webhook").await, None);
-    // what a batch takes, it takes at once
-    api.put(&api.user, &path, json!({"batch": {"maxEvents": 100, "maxWaitMs": 0}, "maxInFlight": 1}))
-        .await
-        .expect(200);
+    // a batch is one call
+    let batch = json!({"batch": {"maxEvents": 100, "maxWaitMs": 0}, "maxInFlight": 1});
+    api.put(&api.user, &path, batch).await.expect(200);
     assert_eq!(api.get(&api.user, &path).await.expect(200).json()["backlog"]["seconds"], 37);
     assert_eq!(find(&world, &api.superadmin, "slow_webhook").await, None);
-    // more waits than is counted
+    // more waits than is counted, and for long
+    let many = "INSERT INTO delivery (id, webhook_id, event_id, next_attempt_at)
+                SELECT uuid_v7(), $1, uuid_v7(), now() FROM generate_series(1, 9700)";
+    execute(&world, many, hook).await;
+    assert_eq!(find(&world, &api.superadmin, "slow_webhook").await, None);
     execute(
         &world,
         "UPDATE delivery SET next_attempt_at = now() - interval '61 minutes' WHERE webhook_id = $1",
         hook,
     )
     .await;
-    assert!(find(&world, &api.superadmin, "slow_webhook").await.is_some());
+    let slow = line(&world, &api.superadmin, "slow_webhook").await;
+    let said = slow["sentence"].as_str().unwrap();
+    assert!(
+        said.ends_with(
+            "10,000+ events wait, the first for 61 min; at its own rate they take at least 17 min."
+        ),
+        "{said}"
+    );
     // its destination fails: that is another line
     execute(
         &world,

@@ -94,8 +94,24 @@ async fn a_connector_has_what_its_token_made() {
     }
     assert_eq!(listed(&stranger, &format!("{READERS}/list")).await, 1);
     api.delete(&stranger, &format!("{READERS}/{first}")).await.expect(404);
-    api.delete(&api.connector, &format!("{READERS}/{first}")).await.expect(204);
-    api.delete(&api.connector, &path).await.expect(204);
+    // what was read is sent back, whatever waits meanwhile
+    let read = api.get(&api.connector, &path).await.expect(200).json();
+    let product = json!({"eshops": [api.tenant.eshop], "organisation": api.tenant.organisation, "productSku": "mug",
+        "internalSku": "mug", "name": "Mug", "imeiCheckRequired": false, "active": true});
+    makes(&api, &api.user, "/api/product", product).await;
+    assert_ne!(api.get(&api.connector, &path).await.expect(200).json()["backlog"], read["backlog"]);
+    api.put(&api.connector, &path, read).await.expect(200);
+    let path_of_reader = format!("{READERS}/{first}");
+    let read = api.get(&api.connector, &path_of_reader).await.expect(200).json();
+    api.get(&api.connector, &format!("{path_of_reader}/events")).await.expect(200);
+    api.put(&api.connector, &path_of_reader, read).await.expect(200);
+    for path in [path, path_of_reader] {
+        api.delete(&api.connector, &path).await.expect(204);
+        for (token, status) in [(&api.connector, 410), (&api.user, 410), (&stranger, 404)] {
+            api.get(token, &path).await.expect(status);
+            api.put(token, &path, json!({})).await.expect(status);
+        }
+    }
 }
 
 #[tokio::test]
@@ -138,6 +154,13 @@ async fn who_is_bound_to_an_eshop_hears_of_its_products_only() {
         let advice = makes(&api, &api.user, stock_advice::PATH, body).await;
         heard.push((product, advice));
     }
+    // the second receipt leaves the status as it was, which nobody hears of
+    let advice =
+        api.get(&api.user, &format!("{}/{}", stock_advice::PATH, heard[1].1)).await.expect(200).json();
+    for _ in 0..2 {
+        let receipt = stock_advice::receipt(&advice, &[(0, 1)], false);
+        api.put(&api.user, &stock_advice::path(&advice, "receive"), receipt).await.expect(200);
+    }
     // a job of the organisation
     let recover = format!("{PATH}/{}/recover", of_all(&api).await);
     let since = json!({"since": "2026-01-01T00:00:00Z"});
@@ -146,7 +169,9 @@ async fn who_is_bound_to_an_eshop_hears_of_its_products_only() {
 
     let about = |bodies: &[Value], kind: &str, member: &str| -> Vec<Value> {
         let of_kind = bodies.iter().filter(|body| body["type"] == kind);
-        of_kind.map(|body| body["data"][member].clone()).collect()
+        let mut found: Vec<Value> = of_kind.map(|body| body["data"][member].clone()).collect();
+        found.dedup();
+        found
     };
     let read = async |(token, path): &(&String, String)| -> Vec<Value> {
         let page = api.get(token, path).await.expect(200).json();
@@ -170,10 +195,12 @@ async fn who_is_bound_to_an_eshop_hears_of_its_products_only() {
     }
     // nor by trying
     let trial = json!({"eshop": first, "event": "product_stock_change"});
-    for (token, looked) in [(&bound, 1), (&api.user, 2)] {
+    let looked = async |token: &str| {
         let tried = api.post(token, &format!("{PATH}/try"), trial.clone()).await.expect(200).json();
-        assert_eq!(tried["looked"], looked, "{tried}");
-    }
+        tried["looked"].as_i64().unwrap()
+    };
+    assert_eq!(looked(&bound).await, 1);
+    assert!(looked(&api.user).await > 1);
 }
 
 /// A webhook of the organisation.
@@ -213,6 +240,10 @@ async fn the_webhooks_of_a_token_end_with_it_unless_a_successor_has_them() {
     // without one they end with it, in its transaction
     api.delete(&admin, &format!("{TOKENS}/{second}")).await.expect(204);
     assert_eq!(state().await, ended);
+    // a process may believe it for seconds
+    let _ = api.put(&two, &format!("{PATH}/activate/{hook}"), Value::Null).await;
+    made::deactivate_left(&api.services).await.unwrap();
+    assert_eq!(state().await, ended);
     // also a token that has ended can be replaced; who activates a webhook decides about it
     let (third, three) = token(&api, &admin, json!({"replaces": second, "expiresAt": null})).await;
     api.put(&three, &format!("{PATH}/activate/{hook}"), Value::Null).await.expect(204);
@@ -230,7 +261,8 @@ async fn the_webhooks_of_a_token_end_with_it_unless_a_successor_has_them() {
         "sort": [{"field": "at", "order": "ASC"}]});
     let audit = api.post(&api.user, "/api/audit", last).await.expect(200).json();
     let actors = audit["results"].as_array().unwrap().iter().map(|one| one["actor"]["name"].clone());
-    assert_eq!(actors.collect::<Vec<_>>(), [json!("admin of a test"), json!("upkeep")]);
+    let actors: Vec<_> = actors.collect();
+    assert_eq!((&actors[0], actors.last()), (&json!("admin of a test"), Some(&json!("upkeep"))));
 
     let other = Tenant::create(&api.services, "Toys").await.unwrap();
     let theirs = other.token(&api.services, Role::Admin).await.unwrap();

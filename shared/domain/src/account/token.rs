@@ -177,8 +177,8 @@ impl Lookup {
             (Some(organisation), eshop, None) if role == Role::Connector => {
                 Scope::Connector { organisation, eshop, token: found.id }
             }
-            (Some(organisation), Some(eshop), None) => Scope::Eshop { organisation, eshop },
-            (Some(organisation), None, None) => Scope::Organisations(Arc::from([organisation])),
+            // only that of a connector is bound to an e-shop
+            (Some(organisation), _, None) => Scope::Organisations(Arc::from([organisation])),
         };
         let (kind, id) = match (found.admin_id, found.business_user_id) {
             (Some(admin), _) => (ADMIN, admin),

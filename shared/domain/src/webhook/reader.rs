@@ -151,11 +151,14 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
     let Source { organisation, eshop, .. } = source;
     let id = EventReaderId::new();
     let mut change = Change::begin(services).await?;
+    let earlier = match new.from {
+        Some(from) => Some(begin::place_at(change.connection(), organisation, from).await?),
+        None => None,
+    };
+    let (line, tick) = earlier.unzip();
+    let beginning = line.zip(tick.clone()).map(|(line, tick)| Cursor::at(line, tick).to_string());
     room::of_readers(change.connection(), organisation, MOST).await?;
     room::of_maker(change.connection(), scope, "readers").await?;
-    if let Some(from) = new.from {
-        begin::must_reach(change.connection(), organisation, from).await?;
-    }
     let matches = new.filter.compiled(change.connection(), &new.conditions).await?;
     let recorded = record_change!(
         change.connection(),
@@ -169,7 +172,8 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
              VALUES ($9, $10, $11, $12, $13, $14, $15, $16::text::jsonpath, $17, $1, $2, $3, $18, $19)
              RETURNING *
          ), place AS (
-             INSERT INTO event_reader_position (reader_id, begins_from) SELECT id, $20::timestamptz FROM made
+             INSERT INTO event_reader_position (reader_id, epoch, cluster, beginning, began_at)
+             SELECT id, $20::int, $21::bigint, $22, $23::timestamptz FROM made
          ), changed AS (
              SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation, '{}'::uuid[] AS eshops,
                     jsonb_build_object('name', jsonb_build_array(NULL, name),
@@ -191,7 +195,10 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
         new.filter.select.as_deref() as Option<&[String]>,
         scope.maker() as Option<TokenId>,
         scope.eshop().is_some(),
-        new.from,
+        line.map(|line| line.epoch),
+        line.map(|line| line.cluster),
+        beginning,
+        tick.map(|tick| tick.at),
     )
     .await?;
     change.note(recorded);
@@ -318,8 +325,8 @@ async fn remove(change: &mut Change<'_>, origin: &Origin, ids: &[EventReaderId])
         "WITH made AS (
              DELETE FROM event_reader WHERE id = ANY ($9) RETURNING *
          ), buried AS (
-             INSERT INTO tombstone (entity_type, entity_id, organisation_id, eshop_id, deleted_by)
-             SELECT $7, id, organisation_id, eshop_id, $3 FROM made
+             INSERT INTO tombstone (entity_type, entity_id, organisation_id, eshop_id, made_by, deleted_by)
+             SELECT $7, id, organisation_id, eshop_id, coalesce(made_by, '00000000-0000-0000-0000-000000000000'), $3 FROM made
          ), changed AS (
              SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,
                     jsonb_build_object('name', jsonb_build_array(name, NULL),

@@ -208,8 +208,8 @@ pub async fn delete(services: &Services, context: &Context, id: WebhookId) -> Re
          ), no_longer_begun AS (
              DELETE FROM webhook_batch WHERE webhook_id = $9
          ), buried AS (
-             INSERT INTO tombstone (entity_type, entity_id, organisation_id, eshop_id, deleted_by)
-             SELECT $7, id, organisation_id, eshop_id, $3 FROM made
+             INSERT INTO tombstone (entity_type, entity_id, organisation_id, eshop_id, made_by, deleted_by)
+             SELECT $7, id, organisation_id, eshop_id, coalesce(made_by, '00000000-0000-0000-0000-000000000000'), $3 FROM made
          ), changed AS (
              SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,
                     jsonb_build_object('eshop', jsonb_build_array(eshop_id, NULL),
@@ -270,8 +270,8 @@ async fn set(
                  authentication = CASE WHEN $15 THEN $17 ELSE w.authentication END,
                  disabled_at = CASE WHEN $12 THEN NULL ELSE w.disabled_at END,
                  disabled_reason = CASE WHEN $12 THEN NULL ELSE w.disabled_reason END,
-                 -- who activates that of a token that has ended takes it over
-                 made_by = CASE WHEN w.active OR NOT $12 OR EXISTS (
+                 -- a person who activates that of a token that has ended takes it over
+                 made_by = CASE WHEN w.active OR NOT $12 OR $28::uuid IS NOT NULL OR EXISTS (
                      SELECT FROM access_token t WHERE t.id = w.made_by AND t.revoked_at IS NULL AND coalesce(t.expires_at > now(), true))
                      THEN w.made_by END,
                  -- a worker that has read the webhook as it was gets no lease
@@ -335,6 +335,7 @@ async fn set(
         matches,
         filter.select.as_deref() as Option<&[String]>,
         new.conditions.is_some(),
+        context.scope().maker() as Option<TokenId>,
     )
     .await?;
     if change.note(recorded) > 0 && new.settings.active {

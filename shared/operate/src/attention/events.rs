@@ -29,8 +29,8 @@ struct Late {
     source: String,
     /// What waits at a webhook, up to [`backlog::COUNTED`].
     waiting: i64,
-    /// How long that takes at its rate.
-    seconds: f64,
+    /// Events that it takes in an hour at its own rate.
+    hour: Option<f64>,
     /// The session that keeps a reader from being read.
     session: Option<i32>,
     since: DateTime<Utc>,
@@ -40,27 +40,35 @@ struct Late {
 pub(super) async fn lines(db: &Database, scope: &Scope, now: DateTime<Utc>) -> Result<Vec<Line>, Problem> {
     let found = sqlx::query_as!(
         Late,
-        r#"WITH backlog AS (
-               SELECT w.id, w.organisation_id, w.source_id, w.destination, due.n,
-                      due.n / (w.max_per_second * coalesce(w.batch_events, 1))::float8 AS seconds, due.since
+        r#"WITH behind AS (
+               -- what has waited for a minute; the oldest of each by its index
+               SELECT w.id, w.organisation_id, w.source_id, w.destination, oldest.since,
+                      (3600 * w.max_per_second * coalesce(w.batch_events, 1))::float8 AS hour
                FROM webhook w
                -- one whose destination fails waits for that
                JOIN webhook_lane l ON l.webhook_id = w.id AND l.failures = 0 AND coalesce(l.held_until < now(), true)
                CROSS JOIN LATERAL (
-                   SELECT count(*) AS n, min(next_attempt_at) AS since FROM (
-                       SELECT next_attempt_at FROM delivery WHERE webhook_id = w.id ORDER BY next_attempt_at LIMIT $3) AS d
-               ) AS due
-               WHERE w.max_per_second IS NOT NULL AND w.active AND in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id)
+                   SELECT next_attempt_at AS since FROM delivery WHERE webhook_id = ANY (ARRAY[w.id])
+                   ORDER BY webhook_id, next_attempt_at, delivery.id LIMIT 1
+               ) AS oldest
+               WHERE w.max_per_second IS NOT NULL AND w.active AND oldest.since < now() - interval '1 minute'
+                 AND in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id)
+               ORDER BY oldest.since, w.id LIMIT 1000
+           ), backlog AS (
+               -- more waits than an hour takes; of a fast one, more than is counted, and for an hour
+               SELECT * FROM behind WHERE (hour < $3::int OR since < now() - interval '1 hour') AND (
+                   SELECT true FROM delivery WHERE webhook_id = ANY (ARRAY[behind.id])
+                   ORDER BY webhook_id, next_attempt_at, delivery.id OFFSET least(hour, $3::int - 1)::bigint LIMIT 1)
            ), late AS (
-               SELECT 'backlog' AS kind, id, organisation_id, source_id, destination AS name, n AS waiting, seconds, NULL::int AS session, since
-               FROM backlog WHERE seconds > 3600 OR since < now() - interval '1 hour'
+               SELECT 'backlog' AS kind, id, organisation_id, source_id, destination AS name, hour, NULL::int AS session, since
+               FROM backlog
                UNION ALL
-               SELECT 'unread', r.id, r.organisation_id, r.source_id, r.name, 0, 0, NULL, coalesce(p.read_at, r.created_at)
+               SELECT 'unread', r.id, r.organisation_id, r.source_id, r.name, NULL, NULL, coalesce(p.read_at, r.created_at)
                FROM event_reader r JOIN event_reader_position p ON p.reader_id = r.id
                WHERE in_scope($1, r.organisation_id) AND in_eshop($2, r.eshop_id)
                  AND coalesce(p.read_at, r.created_at) < now() - make_interval(days => $4)
                UNION ALL
-               SELECT 'starting', r.id, r.organisation_id, r.source_id, r.name, 0, 0, l.pid, r.changed_at
+               SELECT 'starting', r.id, r.organisation_id, r.source_id, r.name, NULL, l.pid, r.changed_at
                FROM event_reader r JOIN event_reader_position p ON p.reader_id = r.id
                CROSS JOIN LATERAL (
                    SELECT pid FROM pg_locks WHERE relation = 'event_reader'::regclass AND virtualtransaction = ANY (p.writers)
@@ -73,11 +81,13 @@ pub(super) async fn lines(db: &Database, scope: &Scope, now: DateTime<Utc>) -> R
                SELECT *, row_number() OVER (PARTITION BY kind ORDER BY turn, since, id) AS place FROM turns
            )
            SELECT l.kind AS "kind!", l.id AS "id!", l.organisation_id AS "organisation!: OrganisationId", l.name AS "name!",
-                  s.name AS "source!", l.waiting AS "waiting!", l.seconds AS "seconds!", l.session, l.since AS "since!"
+                  s.name AS "source!", l.hour, l.session, l.since AS "since!",
+                  (SELECT count(*) FROM (SELECT FROM delivery WHERE l.hour IS NOT NULL AND webhook_id = ANY (ARRAY[l.id]) LIMIT $3::int) AS d)
+                      AS "waiting!"
            FROM listed l JOIN webhook_source s ON s.id = l.source_id WHERE l.place <= $5 ORDER BY l.kind, l.place"#,
         scope.organisations() as Option<&[OrganisationId]>,
         scope.eshop() as Option<EshopId>,
-        backlog::COUNTED,
+        i32::try_from(backlog::COUNTED).map_err(Problem::internal)?,
         UNREAD_DAYS - WARNED_DAYS,
         LISTED,
     )
@@ -99,8 +109,12 @@ fn line(late: &Late, now: DateTime<Utc>) -> Line {
         Kind::SlowWebhook => {
             let many = if late.waiting == 1 { "event waits" } else { "events wait" };
             let waiting = up_to(late.waiting, backlog::COUNTED);
-            let takes = seconds(late.seconds);
-            format!("{name}: {waiting} {many}, the first for {since}; at its own rate they take {takes}.")
+            let counted = f64::from(i32::try_from(late.waiting).unwrap_or(i32::MAX));
+            let takes = seconds(counted * 3_600.0 / late.hour.unwrap_or(1.0));
+            let least = if late.waiting < backlog::COUNTED { "" } else { "at least " };
+            format!(
+                "{name}: {waiting} {many}, the first for {since}; at its own rate they take {least}{takes}."
+            )
         }
         Kind::StartingReader => {
             let session = late.session.unwrap_or_default();

@@ -125,7 +125,7 @@ pub async fn create(db: &Database, origin: &Origin, new: &NewToken) -> Result<Sh
     new.take_organisation(&mut connection, &Scope::Everything).await?;
     check(&mut connection, &new).await?;
     let (id, secret) = (TokenId::new(), new_secret());
-    insert(&mut *connection, origin, id, &secret, &new).await?;
+    insert(&mut *connection, origin, id, &secret, &new, None).await?;
     Ok(ShownToken { id, token: secret.token })
 }
 
@@ -191,6 +191,7 @@ pub(super) async fn insert<'c>(
     id: TokenId,
     secret: &Secret,
     new: &NewToken,
+    replaces: Option<TokenId>,
 ) -> Result<Recorded, sqlx::Error> {
     let maker = Maker::of(&origin.actor);
     record_change!(
@@ -208,7 +209,8 @@ pub(super) async fn insert<'c>(
              SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation, '{}'::uuid[] AS eshops,
                     jsonb_build_object('name', jsonb_build_array(NULL, name), 'role', jsonb_build_array(NULL, role),
                         'eshop', jsonb_build_array(NULL, eshop_id), 'wms', jsonb_build_array(NULL, wms_id),
-                        'expiresAt', jsonb_build_array(NULL, expires_at), 'token', jsonb_build_array(NULL, '***')) AS changes,
+                        'expiresAt', jsonb_build_array(NULL, expires_at), 'token', jsonb_build_array(NULL, '***'))
+                        || CASE WHEN $19::uuid IS NULL THEN '{}' ELSE jsonb_build_object('replaces', jsonb_build_array(NULL, $19)) END AS changes,
                     '{}'::jsonb AS data
              FROM made
          )",
@@ -222,6 +224,7 @@ pub(super) async fn insert<'c>(
         maker.token as Option<TokenId>,
         new.expires_at,
         new.wms as Option<WmsId>,
+        replaces as Option<TokenId>,
     )
     .await
 }

@@ -60,7 +60,7 @@ pub async fn issue(
     if let Some(organisation) = new.organisation {
         change.must_have_room(organisation, Kind::AccessToken).await?;
     }
-    let recorded = insert(change.connection(), &context.origin, id, &secret, &new).await?;
+    let recorded = insert(change.connection(), &context.origin, id, &secret, &new, replaces).await?;
     change.note(recorded);
     if let Some(former) = replaces {
         made::pass_on(change.connection(), former, id).await?;

@@ -120,7 +120,7 @@ impl Locked {
                  RETURNING a.*
              ), changed AS (
                  SELECT made.id AS entity, made.version, made.changed_at AS at, made.organisation_id AS organisation,
-                        CASE WHEN made.status = old.status THEN '{}'::uuid[] ELSE ARRAY(
+                        CASE WHEN made.status <> old.status THEN ARRAY(
                             SELECT eshop_id FROM eshop_warehouse WHERE warehouse_id = made.warehouse_id
                             UNION SELECT e.eshop_id FROM stock_advice_item i
                                 JOIN product_eshop e ON e.product_id = i.product_id

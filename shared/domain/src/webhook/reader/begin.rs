@@ -40,7 +40,7 @@ pub(super) async fn settle(
     .execute(&db.main)
     .await?;
     let state = sqlx::query!(
-        r#"SELECT p.settled, p.writers, CASE WHEN p.epoch IS NULL THEN p.begins_from END AS begins_from, u.epoch, c.system_identifier AS "cluster!",
+        r#"SELECT p.settled, p.writers, u.epoch, c.system_identifier AS "cluster!",
                   (p.epoch, p.cluster) IS NOT DISTINCT FROM (u.epoch, c.system_identifier) AS "has_begun!",
                   p.writers IS NOT NULL AND NOT EXISTS (
                       SELECT FROM pg_locks l
@@ -61,14 +61,7 @@ pub(super) async fn settle(
     let begun = if state.has_begun {
         None
     } else {
-        let earlier = match state.begins_from {
-            Some(from) => last_until(&mut *db.main.acquire().await?, organisation, from).await?,
-            None => None,
-        };
-        let tick = match earlier {
-            Some(tick) => tick,
-            None => next(db, organisation, None).await?,
-        };
+        let tick = next(db, organisation, None).await?;
         let line = Line { epoch: state.epoch, cluster: state.cluster };
         Some((Cursor::at(line, tick.clone()).to_string(), tick.at))
     };
@@ -150,8 +143,9 @@ pub(super) async fn next(
         }
         let tick = sqlx::query_as!(
             Tick,
-            r#"INSERT INTO event_tick (organisation_id, n, at, snapshot)
-               VALUES ($1, $2, clock_timestamp(), pg_current_snapshot())
+            r#"INSERT INTO event_tick (organisation_id, n, at, snapshot, epoch, cluster)
+               SELECT $1, $2, clock_timestamp(), pg_current_snapshot(), u.epoch, c.system_identifier
+               FROM pulse u CROSS JOIN pg_control_system() c
                RETURNING n, at, snapshot::text AS "snapshot!""#,
             organisation.get(),
             newest + 1,
@@ -181,43 +175,42 @@ pub(super) async fn first_after(
     Ok(found)
 }
 
-/// The last moment that is not after another.
-async fn last_until(
-    connection: &mut sqlx::PgConnection,
-    organisation: OrganisationId,
-    until: DateTime<Utc>,
-) -> Result<Option<Tick>, sqlx::Error> {
-    sqlx::query_as!(
-        Tick,
-        r#"SELECT n, at, snapshot::text AS "snapshot!" FROM event_tick
-           WHERE organisation_id = $1 AND at <= $2 ORDER BY organisation_id DESC, n DESC LIMIT 1"#,
-        organisation.get(),
-        until,
-    )
-    .fetch_optional(connection)
-    .await
-}
-
-/// Refuses a beginning before the first moment that there is, or one that has not come yet.
-pub(super) async fn must_reach(
+/// The place of the last moment that is not after `from`, of those that were made since the service runs here.
+///
+/// # Errors
+/// There is none, or it has not come yet.
+pub(super) async fn place_at(
     connection: &mut sqlx::PgConnection,
     organisation: OrganisationId,
     from: DateTime<Utc>,
-) -> Result<(), Problem> {
-    let first = sqlx::query!(
-        r#"SELECT min(at) AS first, $2 <= clock_timestamp() AS "is_past!" FROM event_tick
-           WHERE organisation_id = $1 AND at > now() - make_interval(days => $3)"#,
+) -> Result<(Line, Tick), Problem> {
+    let found = sqlx::query!(
+        r#"SELECT u.epoch, c.system_identifier AS "cluster!", $2 <= clock_timestamp() AS "is_past!", f.at AS "first?",
+                  t.n AS "n?", t.at AS "at?", t.snapshot::text AS snapshot
+           FROM pulse u CROSS JOIN pg_control_system() c
+           LEFT JOIN LATERAL (
+               SELECT n, at, snapshot FROM event_tick
+               WHERE organisation_id = $1 AND (epoch, cluster) = (u.epoch, c.system_identifier) AND at <= $2
+                 AND at > now() - make_interval(days => $3)
+               ORDER BY organisation_id DESC, event_tick.n DESC LIMIT 1) AS t ON true
+           LEFT JOIN LATERAL (
+               SELECT at FROM event_tick
+               WHERE organisation_id = $1 AND (epoch, cluster) = (u.epoch, c.system_identifier) AND at > now() - make_interval(days => $3)
+               ORDER BY organisation_id, event_tick.n LIMIT 1) AS f ON true"#,
         organisation.get(),
         from,
         KEPT_DAYS,
     )
     .fetch_one(connection)
     .await?;
-    let message = match first.first {
-        _ if !first.is_past => "must not be in the future".to_owned(),
-        Some(first) if first <= from => return Ok(()),
-        Some(first) => format!("must not be before {}, since when events are kept for readers", stamp(first)),
-        None => "cannot be sent: no events are kept for readers before the first one of an organisation"
+    let line = Line { epoch: found.epoch, cluster: found.cluster };
+    let message = match (found.n, found.at, found.snapshot, found.first) {
+        _ if !found.is_past => "must not be in the future".to_owned(),
+        (Some(n), Some(at), Some(snapshot), _) => return Ok((line, Tick { n, at, snapshot })),
+        (.., Some(first)) => {
+            format!("must not be before {}, since when events are kept for readers", stamp(first))
+        }
+        _ => "cannot be sent: no events are kept for readers before the first one of an organisation"
             .to_owned(),
     };
     Err(Problem::violation("from", "invalid", message))

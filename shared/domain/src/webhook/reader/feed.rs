@@ -224,7 +224,7 @@ async fn window(
            WHERE pg_visible_in_snapshot(written_by, $3::text::pg_snapshot)
              AND type = ANY ($5) AND entity_type <> 'webhook' AND type <> 'restored'
              -- a job without an e-shop is told to all
-             AND ($6::uuid IS NULL OR eshops @> ARRAY[$6::uuid] OR eshops = '{}')
+             AND ($6::uuid IS NULL OR eshops @> ARRAY[$6::uuid] OR (eshops = '{}' AND type = 'job_finished'))
              AND (NOT $9 OR seen_by IS NULL OR seen_by @> ARRAY[$6::uuid])
              AND ($7::text IS NULL OR coalesce(jsonb_path_match(data, $7::text::jsonpath,
                       jsonb_build_object('type', type, 'eshop', nullif(eshops, '{}')), true), false))
@@ -281,7 +281,9 @@ async fn note_read(
     sqlx::query!(
         "UPDATE event_reader_position
          SET read_at = now(), read_to = $2, read_rate = faded(read_rate, read_at) + $3::float8 / 60
-         WHERE reader_id = $1 AND ($3::float8 > 0 OR read_at IS NULL OR read_at < now() - interval '1 minute')",
+         WHERE reader_id = $1 AND ($3::float8 > 0 OR read_at IS NULL OR read_at < now() - interval '1 minute')
+           -- nobody waits for the disk to know that
+           AND set_config('synchronous_commit', 'off', true) IS NOT NULL",
         id.get(),
         read_to,
         f64::from(u32::try_from(events).map_err(Problem::internal)?),

@@ -51,6 +51,10 @@ impl Look for Events {
         now.is_news
     }
 
+    async fn hint(&self) {
+        self.0.committed.notified().await;
+    }
+
     async fn look(&self, waited: &[(OrganisationId, Come)]) -> Option<Vec<(OrganisationId, Come)>> {
         let (organisations, snapshots): (Vec<OrganisationId>, Vec<Option<String>>) =
             waited.iter().map(|(id, seen)| (*id, seen.snapshot.clone())).unzip();

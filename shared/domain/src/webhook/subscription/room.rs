@@ -6,6 +6,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::choice::Source;
+use crate::account::token::made;
 use longshore_kernel::access::Scope;
 use longshore_kernel::ids::OrganisationId;
 use longshore_kernel::problem::{Problem, QUOTA_REACHED};
@@ -40,14 +41,14 @@ pub(in crate::webhook) async fn of_readers(
 /// Webhooks that a token may have, and readers.
 const OF_A_TOKEN: i64 = 4;
 
-/// Refuses one more of a token that has as many `webhooks`, or `readers`, as it may. It is called once others wait: see [`hold`].
+/// Refuses one more of a token that has as many `webhooks`, or `readers`, as it may, or that has ended.
 pub(in crate::webhook) async fn of_maker(
     connection: &mut PgConnection,
     scope: &Scope,
     what: &str,
 ) -> Result<(), Problem> {
     let Some(token) = scope.maker() else { return Ok(()) };
-    hold(connection, "a token's webhooks and readers", token.get()).await?;
+    made::hold(connection, token).await?;
     let count = sqlx::query_scalar!(
         r#"SELECT (SELECT count(*) FROM webhook WHERE $2 = 'webhooks' AND made_by = $1)
                 + (SELECT count(*) FROM event_reader WHERE $2 <> 'webhooks' AND made_by = $1) AS "n!""#,
