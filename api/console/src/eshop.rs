@@ -35,9 +35,9 @@ use super::piece::{
     self, Tone, Toned as _, badge, empty, full_time, job_state, none, number, plain, state, time,
     time_or_none,
 };
-use super::reader::{self, Reader};
 use super::visit::Visit;
 use super::webhook::list as webhooks;
+use super::webhook::reader::{self, Reader};
 use super::{course, sync, timeline};
 
 /// Syncs of a kind that are shown as ticks.

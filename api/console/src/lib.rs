@@ -3,7 +3,7 @@
 //! # Modules
 //!
 //! - [`routes`] lists its URLs. Each page is a file: [`overview`], [`attention`], [`find`], [`order`], [`product`], [`queue`], [`worker`], [`job`], [`import`],
-//!   [`failure`], [`webhook`], [`reader`], [`delivery`], [`replay`], [`audit`], [`sync`], [`schedule`], [`eshop`], [`organisation`],
+//!   [`failure`], [`webhook`], [`delivery`], [`replay`], [`audit`], [`sync`], [`schedule`], [`eshop`], [`organisation`],
 //!   [`account`], [`token`], [`wms`], [`preference`].
 //! - [`session`] authenticates: a cookie contains the token of a login, and becomes the `Authorization`
 //!   header for the rest of the service. Rates, streams, roles and scopes are those of the API.
@@ -63,7 +63,6 @@ mod preference;
 mod problem;
 mod product;
 mod queue;
-mod reader;
 mod refresh;
 mod refusal;
 mod replay;
@@ -84,6 +83,8 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 use longshore_http::app::App;
 use longshore_http::middleware::{rate, revocation, streams, time};
+
+use self::webhook::reader;
 
 /// The routes of the console.
 pub fn routes(app: &App) -> Router<App> {

@@ -19,7 +19,8 @@ use super::form::Refused;
 use super::layout::Section;
 use super::piece::{self, Tone, badge, empty, full_time, none, number, time, up_to};
 use super::visit::Visit;
-use super::{reader, timeline, webhook};
+use super::webhook::reader;
+use super::{timeline, webhook};
 
 /// `GET /console/organisation/{id}`.
 pub(super) async fn show(

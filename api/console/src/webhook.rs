@@ -4,6 +4,7 @@ pub(super) mod choice;
 pub(super) mod control;
 pub(super) mod edit;
 pub(super) mod list;
+pub(super) mod reader;
 
 use axum::response::{IntoResponse as _, Response};
 use chrono::{DateTime, Utc};

@@ -11,6 +11,7 @@ use longshore_kernel::problem::Problem;
 use longshore_operate::named::Kind;
 use maud::{Markup, html};
 
+use super::reader;
 use crate::form::{Asked, OF_PAGE, Refused};
 use crate::layout::Section;
 use crate::live::{self, Part, Parts, part};
@@ -18,7 +19,6 @@ use crate::piece::{
     OLDEST, Way, checked, counted, empty, moment, options, pager_to, rows, select, size, sorting, source,
     state, time, unreadable, until_asked, up_to,
 };
-use crate::reader;
 use crate::refresh;
 use crate::visit::Visit;
 use crate::webhook::success;

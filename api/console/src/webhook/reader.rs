@@ -1,6 +1,6 @@
 //! Readers of events: the list, and where one of them is.
 
-pub(super) mod edit;
+pub(crate) mod edit;
 
 use axum::response::Response;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -14,16 +14,16 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::form::Asked;
-use super::layout::Section;
-use super::listed::{self, Listed, Related};
-use super::piece::{
+use super::choice;
+use crate::form::Asked;
+use crate::layout::Section;
+use crate::listed::{self, Listed, Related};
+use crate::piece::{
     self, Tone, badge, empty, full_time, moment_or_none, none, organisation, source, time_or_none, took,
 };
-use super::visit::Visit;
-use super::webhook::choice;
+use crate::visit::Visit;
 
-pub(super) const HERE: &str = "/console/reader";
+pub(crate) const HERE: &str = "/console/reader";
 
 /// What pages show of a reader.
 const SELECT: [&str; 13] = [
@@ -44,7 +44,7 @@ const SELECT: [&str; 13] = [
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Reader {
+pub(crate) struct Reader {
     id: EventReaderId,
     organisation: Related<OrganisationId>,
     eshop: Option<Related<EshopId>>,
@@ -79,7 +79,7 @@ impl Reader {
 }
 
 /// `GET /console/reader`.
-pub(super) async fn list(visit: Visit<permit::ReadReaders>) -> Result<Response, Failure> {
+pub(crate) async fn list(visit: Visit<permit::ReadReaders>) -> Result<Response, Failure> {
     let wanted = listed::wanted(&visit.asked, &EVENT_READER, &SELECT, &json!({}))?;
     let found: Listed<Reader> = Listed::find(&visit, &wanted).await?;
     let content = html! {
@@ -93,7 +93,7 @@ pub(super) async fn list(visit: Visit<permit::ReadReaders>) -> Result<Response, 
 }
 
 /// Those that match; nothing where the visitor may not use readers. An organisation has fewer than a page.
-pub(super) async fn of<P>(visit: &Visit<P>, criteria: &Value) -> Result<Option<Vec<Reader>>, Problem> {
+pub(crate) async fn of<P>(visit: &Visit<P>, criteria: &Value) -> Result<Option<Vec<Reader>>, Problem> {
     if !visit.can(Permission::ReadReaders) {
         return Ok(None);
     }
@@ -107,7 +107,7 @@ async fn find<P>(visit: &Visit<P>, id: EventReaderId) -> Result<Reader, Problem>
 }
 
 /// The readers of an e-shop, or those of an organisation itself: `page` is its own.
-pub(super) fn section(visit: &Visit<permit::Read>, page: &str, title: &str, readers: &[Reader]) -> Markup {
+pub(crate) fn section(visit: &Visit<permit::Read>, page: &str, title: &str, readers: &[Reader]) -> Markup {
     html! {
         section aria-labelledby="readers-title" {
             header.title {
@@ -149,7 +149,7 @@ fn row(reader: &Reader, now: DateTime<Utc>) -> Markup {
 }
 
 /// `GET /console/reader/{id}`.
-pub(super) async fn show(
+pub(crate) async fn show(
     Id(id): Id<EventReaderId>,
     visit: Visit<permit::ReadReaders>,
 ) -> Result<Response, Failure> {
