@@ -67,7 +67,7 @@ const READERS: usize = 15;
 
 /// Events of a page, which is most of what there is then, and the instructions that each may take at most, in thousands: of a reader,
 /// and of a query that asks for nothing else.
-const PAGE: (usize, [u64; 2]) = (800, [60, 30]);
+const PAGE: (usize, [u64; 2]) = (800, [40, 20]);
 
 /// Pages on one connection, and on another one.
 const PAGES: [usize; 2] = [5, 15];

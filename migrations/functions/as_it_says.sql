@@ -2,4 +2,4 @@
 -- elsewhere, and were written by an older one than those that still come here. Numbers are compared as Postgres compares them, in a circle.
 CREATE OR REPLACE FUNCTION as_it_says(writer xid, said xid8) RETURNS boolean
 LANGUAGE sql STABLE PARALLEL SAFE
-RETURN age(writer) <= age((said::text::numeric % 4294967296)::text::xid);
+RETURN age(writer) <= age(said::xid);

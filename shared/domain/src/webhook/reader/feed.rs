@@ -221,11 +221,12 @@ async fn window(
                   AND written_by < pg_snapshot_xmax($3::text::pg_snapshot) AND id > $4
                   AND as_it_says(xmin, written_by) OFFSET 0)
            ) AS written
-           WHERE pg_visible_in_snapshot(written_by, $3::text::pg_snapshot)
+           -- a sub-select: read once, and not for each
+           WHERE pg_visible_in_snapshot(written_by, (SELECT $3::text::pg_snapshot))
              AND type = ANY ($5) AND entity_type <> 'webhook' AND type <> 'restored'
              -- a job without an e-shop is told to all
-             AND ($6::uuid IS NULL OR eshops @> ARRAY[$6::uuid] OR (eshops = '{}' AND type = 'job_finished'))
-             AND (NOT $9 OR seen_by IS NULL OR seen_by @> ARRAY[$6::uuid])
+             AND ($6::uuid IS NULL OR $6 = ANY (eshops) OR (eshops = '{}' AND type = 'job_finished'))
+             AND (NOT $9 OR seen_by IS NULL OR $6 = ANY (seen_by))
              AND ($7::text IS NULL OR coalesce(jsonb_path_match(data, $7::text::jsonpath,
                       jsonb_build_object('type', type, 'eshop', nullif(eshops, '{}')), true), false))
            ORDER BY id LIMIT $8"#,
