@@ -66,6 +66,15 @@ pub struct Tenancy {
 impl Tenancy {
     /// Of what belongs to the service itself, and is seen by all.
     pub const COMMON: &'static str = "true";
+
+    /// A row has one organisation, and all of its callers but a wms see it.
+    pub const BY_ORGANISATION: Self = Self::of("{t}.organisation_id");
+
+    /// Only `organisation` limits who sees a row; no wms does.
+    #[must_use]
+    pub const fn of(organisation: &'static str) -> Self {
+        Self { organisation, several: None, eshop: None, wms: None, maker: None }
+    }
 }
 
 /// One field of a record.

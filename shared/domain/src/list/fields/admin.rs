@@ -9,14 +9,10 @@ pub static ADMIN: Resource = Resource {
     tables: &["admin"],
     order: "createdAt",
     version: "{t}.version",
-    tenancy: Tenancy {
-        organisation: "EXISTS (SELECT FROM admin_organisation m
+    tenancy: Tenancy::of(
+        "EXISTS (SELECT FROM admin_organisation m
              WHERE m.admin_id = {t}.id AND m.organisation_id = ANY({o}))",
-        several: None,
-        eshop: None,
-        wms: None,
-        maker: None,
-    },
+    ),
     fields: FIELDS,
     look_up: LookUp::new(),
 };

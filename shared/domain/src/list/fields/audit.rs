@@ -12,13 +12,7 @@ pub static AUDIT: Resource = Resource {
     order: "id",
     version: "(extract(epoch FROM {t}.at) * 1000000)::bigint",
     // no e-shop: a connector has no part in the audit
-    tenancy: Tenancy {
-        organisation: "{t}.organisation_id",
-        several: None,
-        eshop: None,
-        wms: None,
-        maker: None,
-    },
+    tenancy: Tenancy::BY_ORGANISATION,
     fields: FIELDS,
     look_up: LookUp::new(),
 };
@@ -50,11 +44,9 @@ pub static CHANGE: Resource = Resource {
     order: "id",
     version: AUDIT.version,
     tenancy: Tenancy {
-        organisation: "{t}.organisation_id",
-        several: None,
         eshop: Some("(SELECT eshop_id FROM job WHERE id = {t}.job_id) = {e}"),
         wms: Some("(SELECT (parameters ->> 'wms')::uuid FROM job WHERE id = {t}.job_id) = {w}"),
-        maker: None,
+        ..Tenancy::BY_ORGANISATION
     },
     fields: CHANGES,
     look_up: LookUp::new(),

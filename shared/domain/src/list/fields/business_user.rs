@@ -9,13 +9,7 @@ pub static BUSINESS_USER: Resource = Resource {
     tables: &["business_user"],
     order: "createdAt",
     version: "{t}.version",
-    tenancy: Tenancy {
-        organisation: "{t}.organisation_id",
-        several: None,
-        eshop: None,
-        wms: None,
-        maker: None,
-    },
+    tenancy: Tenancy::BY_ORGANISATION,
     fields: FIELDS,
     look_up: LookUp::new(),
 };

@@ -10,14 +10,10 @@ pub static CARRIER: Resource = Resource {
     tables: &["carrier"],
     order: "name",
     version: "{t}.version",
-    tenancy: Tenancy {
-        organisation: "EXISTS (SELECT FROM carrier_organisation a
+    tenancy: Tenancy::of(
+        "EXISTS (SELECT FROM carrier_organisation a
              WHERE a.carrier_id = {t}.id AND a.organisation_id = ANY ({o}))",
-        several: None,
-        eshop: None,
-        wms: None,
-        maker: None,
-    },
+    ),
     fields: FIELDS,
     look_up: LookUp::new(),
 };

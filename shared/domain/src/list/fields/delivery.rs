@@ -46,11 +46,9 @@ pub static DELIVERY: Resource = Resource {
     order: "id",
     version: "(extract(epoch FROM {t}.version) * 1000000)::bigint",
     tenancy: Tenancy {
-        organisation: "{t}.organisation_id",
-        several: None,
         eshop: Some("{t}.eshop_id = {e}"),
-        wms: None,
         maker: Some("{t}.webhook_id = ANY (ARRAY(SELECT id FROM webhook WHERE made_by = {m}))"),
+        ..Tenancy::BY_ORGANISATION
     },
     fields: FIELDS,
     look_up: LookUp::new(),

@@ -10,13 +10,7 @@ pub static ESHOP: Resource = Resource {
     tables: &["eshop"],
     order: "createdAt",
     version: "{t}.version",
-    tenancy: Tenancy {
-        organisation: "{t}.organisation_id",
-        several: None,
-        eshop: Some("{t}.id = {e}"),
-        wms: None,
-        maker: None,
-    },
+    tenancy: Tenancy { eshop: Some("{t}.id = {e}"), ..Tenancy::BY_ORGANISATION },
     fields: FIELDS,
     look_up: LookUp::new(),
 };

@@ -181,13 +181,7 @@ pub static EXPEDITION: Resource = Resource {
     ],
     order: "createdAt",
     version: "{t}.version",
-    tenancy: Tenancy {
-        organisation: "{t}.organisation_id",
-        several: None,
-        eshop: Some("{t}.eshop_id = {e}"),
-        wms: Some(OF_WMS),
-        maker: None,
-    },
+    tenancy: Tenancy { eshop: Some("{t}.eshop_id = {e}"), wms: Some(OF_WMS), ..Tenancy::BY_ORGANISATION },
     fields: FIELDS,
     look_up: LookUp::new(),
 };

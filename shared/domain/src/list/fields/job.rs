@@ -12,12 +12,11 @@ pub static JOB: Resource = Resource {
     order: "createdAt",
     version: "{t}.version",
     tenancy: Tenancy {
-        organisation: "{t}.organisation_id",
         several: Some("{t}.organisations <@ {o}"),
         eshop: Some("{t}.eshop_id = {e}"),
         // a wms sees what it has reported
         wms: Some("{t}.kind = 'expedition.news' AND ({t}.parameters ->> 'wms')::uuid = {w}"),
-        maker: None,
+        ..Tenancy::BY_ORGANISATION
     },
     fields: FIELDS,
     look_up: LookUp::new(),

@@ -10,13 +10,7 @@ pub static LOST_ORDER: Resource = Resource {
     tables: &["wms_lost_order"],
     order: "createdAt",
     version: "1::bigint",
-    tenancy: Tenancy {
-        organisation: "{t}.organisation_id",
-        several: None,
-        eshop: None,
-        wms: None,
-        maker: None,
-    },
+    tenancy: Tenancy::BY_ORGANISATION,
     fields: FIELDS,
     look_up: LookUp::new(),
 };

@@ -15,13 +15,11 @@ pub static STOCK_MOVEMENT: Resource = Resource {
     order: "createdAt",
     version: "1::bigint",
     tenancy: Tenancy {
-        organisation: "{t}.organisation_id",
-        several: None,
         eshop: Some(
             "EXISTS (SELECT 1 FROM product_eshop p WHERE p.product_id = {t}.product_id AND p.eshop_id = {e})",
         ),
         wms: Some("{t}.wms_id = {w}"),
-        maker: None,
+        ..Tenancy::BY_ORGANISATION
     },
     fields: FIELDS,
     look_up: LookUp::new(),

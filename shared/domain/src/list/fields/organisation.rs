@@ -10,7 +10,7 @@ pub static ORGANISATION: Resource = Resource {
     tables: &["organisation"],
     order: "createdAt",
     version: "{t}.version",
-    tenancy: Tenancy { organisation: "{t}.id", several: None, eshop: None, wms: None, maker: None },
+    tenancy: Tenancy::of("{t}.id"),
     fields: FIELDS,
     look_up: LookUp::new(),
 };

@@ -8,7 +8,7 @@ pub static PACKAGING_OPTION: Resource = Resource {
     tables: &["packaging_option"],
     order: "createdAt",
     version: "{t}.version",
-    tenancy: Tenancy { organisation: Tenancy::COMMON, several: None, eshop: None, wms: None, maker: None },
+    tenancy: Tenancy::of(Tenancy::COMMON),
     fields: FIELDS,
     look_up: LookUp::new(),
 };

@@ -13,11 +13,8 @@ pub static CARRIER_PREFERENCE: Resource = Resource {
     order: "position",
     version: "{t}.version",
     tenancy: Tenancy {
-        organisation: "{t}.organisation_id",
-        several: None,
         eshop: Some("({t}.eshop_id IS NULL OR {t}.eshop_id = {e})"),
-        wms: None,
-        maker: None,
+        ..Tenancy::BY_ORGANISATION
     },
     fields: FIELDS,
     look_up: LookUp::new(),

@@ -10,11 +10,9 @@ pub static PREVIEW: Resource = Resource {
     order: "index",
     version: "0::bigint",
     tenancy: Tenancy {
-        organisation: "(SELECT organisation_id FROM job WHERE id = {t}.job_id)",
         several: Some("(SELECT organisations FROM job WHERE id = {t}.job_id) <@ {o}"),
         eshop: Some("(SELECT eshop_id FROM job WHERE id = {t}.job_id) = {e}"),
-        wms: None,
-        maker: None,
+        ..Tenancy::of("(SELECT organisation_id FROM job WHERE id = {t}.job_id)")
     },
     fields: FIELDS,
     look_up: LookUp::new(),

@@ -15,12 +15,10 @@ pub static OUTBOUND_RECEIPT: Resource = Resource {
     order: "issuedAt",
     version: "1::bigint",
     tenancy: Tenancy {
-        organisation: "{t}.organisation_id",
-        several: None,
         eshop: Some("{t}.eshop_id = {e}"),
         // what is packed was handed over
         wms: Some("{t}.wms_id = {w}"),
-        maker: None,
+        ..Tenancy::BY_ORGANISATION
     },
     fields: OUTBOUND,
     look_up: LookUp::new(),
@@ -33,11 +31,9 @@ pub static INBOUND_RECEIPT: Resource = Resource {
     order: "createdAt",
     version: "1::bigint",
     tenancy: Tenancy {
-        organisation: "{t}.organisation_id",
-        several: None,
         eshop: Some(of_own_products!("{t}.stock_advice_id")),
         wms: Some("{t}.wms_id = {w}"),
-        maker: None,
+        ..Tenancy::BY_ORGANISATION
     },
     fields: INBOUND,
     look_up: LookUp::new(),

@@ -14,7 +14,7 @@ pub static SESSION: Resource = Resource {
              WHERE s.ended_at IS NULL AND s.expires_at > now())"],
     order: "createdAt",
     version: "{t}.version",
-    tenancy: Tenancy { organisation: "{t}.account_id", several: None, eshop: None, wms: None, maker: None },
+    tenancy: Tenancy::of("{t}.account_id"),
     fields: FIELDS,
     look_up: LookUp::new(),
 };

@@ -13,13 +13,10 @@ pub static PRODUCT_STOCK: Resource = Resource {
     order: "createdAt",
     version: "{t}.version",
     tenancy: Tenancy {
-        organisation: "{t}.organisation_id",
-        several: None,
         eshop: Some(
             "EXISTS (SELECT 1 FROM product_eshop p WHERE p.product_id = {t}.product_id AND p.eshop_id = {e})",
         ),
-        wms: None,
-        maker: None,
+        ..Tenancy::BY_ORGANISATION
     },
     fields: FIELDS,
     look_up: LookUp::new(),

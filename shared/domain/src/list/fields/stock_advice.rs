@@ -51,11 +51,9 @@ pub static STOCK_ADVICE: Resource = Resource {
     order: "createdAt",
     version: "{t}.version",
     tenancy: Tenancy {
-        organisation: "{t}.organisation_id",
-        several: None,
         eshop: Some(of_own_products!("{t}.id")),
         wms: Some("{t}.wms_id = {w}"),
-        maker: None,
+        ..Tenancy::BY_ORGANISATION
     },
     fields: FIELDS,
     look_up: LookUp::new(),

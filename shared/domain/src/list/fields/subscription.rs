@@ -13,11 +13,9 @@ pub static WEBHOOK: Resource = Resource {
     order: "createdAt",
     version: "{t}.version",
     tenancy: Tenancy {
-        organisation: "{t}.organisation_id",
-        several: None,
         eshop: Some("{t}.eshop_id = {e}"),
-        wms: None,
         maker: Some("{t}.made_by = {m}"),
+        ..Tenancy::BY_ORGANISATION
     },
     fields: FIELDS,
     look_up: LookUp::new(),

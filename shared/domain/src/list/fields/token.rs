@@ -11,13 +11,7 @@ pub static ACCESS_TOKEN: Resource = Resource {
     tables: &["(SELECT * FROM access_token WHERE admin_id IS NULL AND business_user_id IS NULL)"],
     order: "createdAt",
     version: "{t}.version",
-    tenancy: Tenancy {
-        organisation: "{t}.organisation_id",
-        several: None,
-        eshop: Some("{t}.eshop_id = {e}"),
-        wms: None,
-        maker: None,
-    },
+    tenancy: Tenancy { eshop: Some("{t}.eshop_id = {e}"), ..Tenancy::BY_ORGANISATION },
     fields: FIELDS,
     look_up: LookUp::new(),
 };

@@ -11,13 +11,7 @@ pub static WAREHOUSE: Resource = Resource {
     tables: &["warehouse"],
     order: "createdAt",
     version: "{t}.version",
-    tenancy: Tenancy {
-        organisation: "{t}.organisation_id",
-        several: None,
-        eshop: None,
-        wms: None,
-        maker: None,
-    },
+    tenancy: Tenancy::BY_ORGANISATION,
     fields: FIELDS,
     look_up: LookUp::new(),
 };

@@ -10,13 +10,7 @@ pub static WMS: Resource = Resource {
     tables: &["wms"],
     order: "createdAt",
     version: "{t}.version",
-    tenancy: Tenancy {
-        organisation: "{t}.organisation_id",
-        several: None,
-        eshop: None,
-        wms: None,
-        maker: None,
-    },
+    tenancy: Tenancy::BY_ORGANISATION,
     fields: FIELDS,
     look_up: LookUp::new(),
 };
