@@ -33,6 +33,7 @@ mod reader;
 mod setting;
 mod share;
 mod shipping;
+mod standby;
 mod stock_advice;
 mod support;
 mod sync;

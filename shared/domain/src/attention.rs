@@ -37,6 +37,8 @@ words! {
     pub enum Kind ("kind of line") {
         /// Postgres was set back, and that is not mended.
         SetBack = "set_back",
+        /// Commits wait for a standby of Postgres.
+        Standby = "standby",
         /// Redis cannot, or soon cannot, carry the queues.
         Redis = "redis",
         /// A queue without workers, or one that is paused.
@@ -110,11 +112,12 @@ words! {
 
 impl Kind {
     /// Those that are about the service.
-    pub const OF_SERVICE: [Self; 5] =
-        [Self::SetBack, Self::Redis, Self::Queue, Self::LateDeliveries, Self::Vacuum];
+    pub const OF_SERVICE: [Self; 6] =
+        [Self::SetBack, Self::Standby, Self::Redis, Self::Queue, Self::LateDeliveries, Self::Vacuum];
     /// Those whose causes have no moment: an acknowledgement ends when the line is gone.
-    pub const WITHOUT_CAUSE: [Self; 6] = [
+    pub const WITHOUT_CAUSE: [Self; 7] = [
         Self::SetBack,
+        Self::Standby,
         Self::Redis,
         Self::Queue,
         Self::LateDeliveries,

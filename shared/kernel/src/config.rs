@@ -71,7 +71,8 @@ fn secrets_from_files(
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Postgres")]
 pub struct DatabaseSettings {
-    /// URL of the database: `postgres://user:password@host:port/name`.
+    /// URL of the database: `postgres://user:password@host:port/name`. Of several hosts, separated by commas, the one that
+    /// takes writes is used.
     #[arg(
         long,
         env = "DATABASE_URL",
@@ -91,6 +92,9 @@ pub struct DatabaseSettings {
     /// Connections for lists without a limit, which is also the number of such lists at once.
     #[arg(long, env = "LONGSHORE_DATABASE_STREAM_CONNECTIONS", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub database_stream_connections: u32,
+    /// Seconds for which a request waits until a standby has what it wrote, where Postgres has a synchronous one.
+    #[arg(long, env = "LONGSHORE_COMMIT_SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=60))]
+    pub commit_seconds: u64,
 }
 
 /// Where Redis is.

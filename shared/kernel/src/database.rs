@@ -33,6 +33,7 @@
 //!
 //! Tests count the pages that are looked at for a row, in tables that are new, were analysed when they were tiny, and are known.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,8 +44,10 @@ use tracing::Instrument as _;
 
 use super::config::DatabaseSettings;
 pub use super::pool::{Pool, Transaction};
+use super::postgres_server::{Following, InvalidUrl, PostgresServer};
 use super::pulse::{self, Memory};
 use super::share;
+use super::standby::Standby;
 
 /// A connection that was given back no longer ago is taken to be alive.
 const BELIEVED: Duration = Duration::from_secs(1);
@@ -60,12 +63,27 @@ pub struct Database {
     pub streams: Pool,
     /// Renewals of leases, which must not wait for the work that they are about, nor for a locked row. Only workers use it.
     pub leases: PgPool,
-    /// For checks of Postgres, even when the others are busy.
+    /// For checks of Postgres, even when the others are busy. It has the right of the login, which sees what its sessions wait for.
     probe: PgPool,
+    /// Commits that wait for a standby.
+    pub standby: Standby,
     /// The highest pulse that this process knows to be committed; each new connection is compared with it.
     pub(super) pulse: Memory,
     /// A change was committed by this process: who waits for changes looks at once.
     pub committed: Arc<Notify>,
+    /// Leads the pools to the host that takes writes, where there are several.
+    following: Option<Arc<Following>>,
+}
+
+/// There are no pools.
+#[derive(Debug, thiserror::Error)]
+pub enum NoPools {
+    /// The URL is none.
+    #[error(transparent)]
+    Url(#[from] InvalidUrl),
+    /// This process could open no socket for the connections that it relays.
+    #[error(transparent)]
+    Io(#[from] io::Error),
 }
 
 /// Connections of [`Database::leases`]: a renewal takes less than a millisecond, so a thousand lanes need one of them.
@@ -105,18 +123,31 @@ impl Database {
         settings: &DatabaseSettings,
         application: &str,
         used_for: Use,
-    ) -> Result<Self, sqlx::Error> {
-        let options = settings.database_url.parse::<PgConnectOptions>()?.application_name(application);
+    ) -> Result<Self, NoPools> {
+        let (options, following) = PostgresServer::parse(&settings.database_url)?.follow()?;
+        let options = options.application_name(application);
         let options = match used_for {
             Use::Requests => options.options([("lock_timeout", ROW_PATIENCE)]),
             Use::Work => options,
         };
-        Ok(Self::from_options(&options, settings))
+        let mut pools = Self::from_options(&options, settings);
+        pools.following = following.map(|mut following| {
+            following.expect_certificates(vec![
+                pools.main.of_work(),
+                pools.lists.of_work(),
+                pools.streams.of_work(),
+                pools.leases.clone(),
+                pools.probe.clone(),
+            ]);
+            Arc::new(following)
+        });
+        Ok(pools)
     }
 
     /// The same from parsed options; tests come with a database of their own.
     #[must_use]
     pub fn from_options(options: &PgConnectOptions, settings: &DatabaseSettings) -> Self {
+        let probing = options.clone().options([("timezone", "UTC"), ("statement_timeout", "2s")]);
         let base = options.clone().options([
             ("role", settings.database_role.as_str()),
             ("timezone", "UTC"),
@@ -172,17 +203,21 @@ impl Database {
         let main = pool(settings.database_connections).connect_lazy_with(keyed);
         let lists = pool(settings.database_list_connections).connect_lazy_with(listed);
         let streams = pool(settings.database_stream_connections).connect_lazy_with(streamed);
+        let probe = pool(PROBE_CONNECTIONS).idle_timeout(None).connect_lazy_with(probing);
+        let patience = Duration::from_secs(settings.commit_seconds);
+        let standby = Standby::new(probe.clone(), patience, settings.database_connections);
+        let shared = |pool, what, times| Pool::new(pool, what, times, standby.clone());
         Self {
             // what runs here takes milliseconds, unless it waits for a row
-            main: Pool::new(main, "connections to the database", 3),
-            lists: Pool::new(lists, "connections for lists", 1),
-            streams: Pool::new(streams, "connections for unlimited lists", 1),
+            main: shared(main, "connections to the database", 3),
+            lists: shared(lists, "connections for lists", 1),
+            streams: shared(streams, "connections for unlimited lists", 1),
             leases: pool(LEASE_CONNECTIONS).connect_lazy_with(renewing),
-            probe: pool(PROBE_CONNECTIONS)
-                .idle_timeout(None)
-                .connect_lazy_with(base.options([("statement_timeout", "2s")])),
+            probe,
+            standby,
             pulse: memory,
             committed: Arc::default(),
+            following: None,
         }
     }
 
@@ -206,13 +241,10 @@ impl Database {
 /// A connection of the login that the URL names, in its own right: for commands of the owner of the tables.
 ///
 /// # Errors
-/// The URL is none, or Postgres refuses.
-pub async fn connect_owner(
-    settings: &DatabaseSettings,
-    application: &str,
-) -> Result<PgConnection, sqlx::Error> {
-    let options = settings.database_url.parse::<PgConnectOptions>()?.application_name(application);
-    PgConnection::connect_with(&options.options([("timezone", "UTC")])).await
+/// The URL is none, no server takes writes, or Postgres refuses.
+pub async fn connect_owner(settings: &DatabaseSettings, application: &str) -> anyhow::Result<PgConnection> {
+    let options = PostgresServer::parse(&settings.database_url)?.find().await?.application_name(application);
+    Ok(PgConnection::connect_with(&options.options([("timezone", "UTC")])).await?)
 }
 
 /// Begins a transaction of what is done for no request; the others begin by [`Pool::transaction`].

@@ -14,6 +14,7 @@ use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 use thiserror::Error;
 use tokio::time::Instant;
 
+use super::postgres_server::{InvalidUrl, PostgresServer};
 use super::retry::Backoff;
 use super::sqlstate::is_contention;
 
@@ -54,6 +55,9 @@ pub enum Failure {
     /// A migration failed, or is not the one that was applied.
     #[error(transparent)]
     Migration(#[from] MigrateError),
+    /// The URL of the database is none.
+    #[error(transparent)]
+    Url(#[from] InvalidUrl),
     /// Postgres refused, or is away.
     #[error(transparent)]
     Database(#[from] sqlx::Error),
@@ -71,7 +75,8 @@ impl Failure {
 
 /// Brings the database to the state this binary was built for, as the role that the URL names.
 pub async fn migrate(database_url: &str) -> Result<(), Failure> {
-    migrate_by(&MIGRATIONS, FUNCTIONS, &database_url.parse()?, PATIENCE).await
+    let options = PostgresServer::parse(database_url)?.find().await?;
+    migrate_by(&MIGRATIONS, FUNCTIONS, &options, PATIENCE).await
 }
 
 /// Applies migrations beside a running service. A migration that has to wait for a lock (behind a report or a dump that has

@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, StreamExt as _, TryStreamExt as _};
@@ -16,38 +17,43 @@ use sqlx_core::transaction::TransactionManager as _;
 use tracing::Instrument as _;
 
 use super::share::{Asker, Grant, Holding, Ledger, PATIENCE, Refusal};
+use super::standby::Standby;
 
 type Transactions = <Postgres as Database>::TransactionManager;
 
 /// Begins a transaction that waits for a lock for a tenth of a second ([`Pool::transaction`]).
 pub const BEGIN_BRIEF: &str = "BEGIN; SET LOCAL lock_timeout = '100ms'";
 
+/// A connection that is given back answers so soon.
+const GRACE: Duration = Duration::from_millis(100);
+
 /// A pool with shares; cheap to clone. What takes a [`PgPool`] takes connections of it without a share.
 #[derive(Clone, Debug)]
 pub struct Pool {
-    pool: PgPool,
+    inner: PgPool,
     places: Ledger,
+    standby: Standby,
 }
 
 impl Deref for Pool {
     type Target = PgPool;
 
     fn deref(&self) -> &PgPool {
-        &self.pool
+        &self.inner
     }
 }
 
 impl Pool {
     /// A pool whose connections are called `what`; a caller may have up to `times` as many as are free.
-    pub(super) fn new(pool: PgPool, what: &'static str, times: u64) -> Self {
+    pub(super) fn new(pool: PgPool, what: &'static str, times: u64, standby: Standby) -> Self {
         let size = u64::from(pool.options().get_max_connections());
-        Self { pool, places: Ledger::new(what, size, times) }
+        Self { inner: pool, places: Ledger::new(what, size, times), standby }
     }
 
     /// The same pool for what is done for no request.
     #[must_use]
     pub fn of_work(&self) -> PgPool {
-        self.pool.clone()
+        self.inner.clone()
     }
 
     /// The connections of each caller.
@@ -70,8 +76,10 @@ impl Pool {
                 (Some(asker.wait(&self.places).await?), asker.patience())
             }
         };
-        match tokio::time::timeout(patience, self.pool.acquire()).await {
-            Ok(Ok(connection)) => Ok(Held { connection, place, holding: None }),
+        match tokio::time::timeout(patience, self.inner.acquire()).await {
+            Ok(Ok(connection)) => {
+                Ok(Held { connection, place, holding: None, standby: self.standby.clone() })
+            }
             Ok(Err(Error::PoolTimedOut)) | Err(_) => Err(self.full()),
             Ok(Err(error)) => Err(error),
         }
@@ -87,8 +95,8 @@ impl Pool {
 
     /// No connection was returned in time; or, if the pool could grow, Postgres opens none.
     fn full(&self) -> Error {
-        let all = self.pool.options().get_max_connections();
-        if self.pool.size() >= all && self.pool.num_idle() == 0 {
+        let all = self.inner.options().get_max_connections();
+        if self.inner.size() >= all && self.inner.num_idle() == 0 {
             Refusal::Full(self.places.what()).into()
         } else {
             Error::PoolTimedOut
@@ -118,6 +126,7 @@ pub struct Held {
     connection: PoolConnection<Postgres>,
     place: Option<Grant>,
     holding: Option<Holding>,
+    standby: Standby,
 }
 
 impl Deref for Held {
@@ -144,9 +153,18 @@ impl Drop for Held {
         }
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             // it is large, and would be copied on its way
-            let back = Box::pin(self.connection.return_to_pool());
+            let (back, standby) = (Box::pin(self.connection.return_to_pool()), self.standby.clone());
             runtime.spawn(async move {
-                back.await;
+                let is_stuck = async {
+                    tokio::time::sleep(GRACE).await;
+                    standby.is_behind().await;
+                };
+                // a commit that waits for a standby is ended by no time limit, and reads need its connection, which is closed
+                tokio::select! {
+                    biased;
+                    () = back => {}
+                    () = is_stuck => {}
+                }
                 drop((place, holding));
             });
         }

@@ -7,6 +7,7 @@ use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::{RedisHealth, RedisState};
 use longshore_kernel::services::Services;
 use longshore_kernel::set_back::{self, SetBack};
+use longshore_kernel::standby::Waiting;
 
 use super::{Kind, LATE, Line, Owner, Page, Severity, noisy};
 use crate::standing::{Shown, Standing, Verdict};
@@ -14,12 +15,13 @@ use crate::standing::{Shown, Standing, Verdict};
 /// Lines about the service, and about the organisations that fill its queues.
 pub async fn lines(services: &Services, scope: &Scope, stands: &Standing) -> Result<Vec<Line>, Problem> {
     let set_back = async { Ok(set_back::pending(&services.db.lists).await?) };
-    let (set_back, horizon, noisy) =
-        tokio::try_join!(set_back, vacuum(services, scope), noisy::lines(services, scope, stands))?;
+    let standby = async { Ok(services.db.standby.look().await?) };
+    let (set_back, standby, horizon, noisy) =
+        tokio::try_join!(set_back, standby, vacuum(services, scope), noisy::lines(services, scope, stands))?;
     let queues = stands.queues.iter().flat_map(|queue| [of_queue(queue), of_pause(queue)]);
     let of_queues = of_missing_workers(&stands.queues).into_iter().chain(queues.flatten());
-    let set_back = set_back.as_ref().map(of_set_back);
-    let mut lines: Vec<Line> = set_back.into_iter().chain(of_redis(&stands.redis)).chain(of_queues).collect();
+    let of_postgres = set_back.as_ref().map(of_set_back).into_iter().chain(standby.map(of_standby));
+    let mut lines: Vec<Line> = of_postgres.chain(of_redis(&stands.redis)).chain(of_queues).collect();
     let due = stands.deliveries;
     if due.oldest_seconds > LATE {
         let oldest = seconds(due.oldest_seconds);
@@ -48,6 +50,17 @@ fn of_set_back(set_back: &SetBack) -> Line {
     );
     let line = of_the_service(Kind::SetBack, &set_back.epoch.to_string(), sentence, Page::Overview);
     Line { word: "set back", ..line }
+}
+
+/// A write is answered when a standby has it, too.
+fn of_standby(waiting: Waiting) -> Line {
+    let sentence = format!(
+        "Postgres waits for its standby: {} for {}. Writes are answered 503 until it is back.",
+        counted(waiting.commits, "commit", "commits"),
+        seconds(waiting.seconds),
+    );
+    let line = of_the_service(Kind::Standby, "", sentence, Page::Overview);
+    Line { word: "waits for its standby", ..line }
 }
 
 /// What holds back vacuum, only for callers with access to everything: it names sessions and roles of Postgres.

@@ -14,6 +14,7 @@ use longshore_kernel::database::Database;
 use longshore_kernel::database::most_connections;
 use longshore_kernel::horizon::{self, Horizon};
 use longshore_kernel::migration::{self, APPLIED, FUNCTIONS, MIGRATIONS};
+use longshore_kernel::postgres_server::{PostgresServer, Role};
 use longshore_kernel::set_back;
 
 /// The oldest Postgres that the tests run on.
@@ -27,6 +28,7 @@ const SERVICE: &str = "longshore_service";
 
 const CONNECTION: &str = "postgres.connection";
 const VERSION: &str = "postgres.version";
+const HOSTS: &str = "postgres.hosts";
 const STANDBY: &str = "postgres.primary";
 const DURABILITY: &str = "postgres.durability";
 const CONNECTIONS: &str = "postgres.connections";
@@ -47,14 +49,34 @@ pub(super) async fn examine(settings: &DatabaseSettings, clock: &Clock) -> Vec<F
             "check DATABASE_URL, and that Postgres runs and lets us in: psql \"$DATABASE_URL\" -c 'SELECT 1'",
         )]
     };
-    let options = match settings.database_url.parse::<PgConnectOptions>() {
-        Ok(options) => options.application_name("longshore-doctor"),
+    let server = match PostgresServer::parse(&settings.database_url) {
+        Ok(server) => server,
         Err(error) => return unreachable(reason(&error)),
     };
-    match tokio::time::timeout(PATIENCE, look(&options, settings, clock)).await {
+    let examined = async {
+        let options = server.find().await?.application_name("longshore-doctor");
+        let mut findings = look(&options, settings, clock).await?;
+        if server.is_chosen() {
+            findings.insert(1, hosts(&server).await);
+        }
+        Ok::<_, sqlx::Error>(findings)
+    };
+    match tokio::time::timeout(PATIENCE, examined).await {
         Ok(Ok(findings)) => findings,
         Ok(Err(error)) => unreachable(reason(&error)),
         Err(_) => unreachable(format!("no answer within {} s", PATIENCE.as_secs())),
+    }
+}
+
+/// What each of several hosts is.
+async fn hosts(server: &PostgresServer) -> Finding {
+    let roles = server.roles().await;
+    let said: Vec<_> = server.addresses().zip(&roles).map(|(host, role)| format!("{host} {role}")).collect();
+    let said = said.join("; ");
+    if roles.iter().any(|role| matches!(role, Role::Away(_))) {
+        Finding::warn(HOSTS, said, "start the host that cannot be asked, or take it out of DATABASE_URL")
+    } else {
+        Finding::ok(HOSTS, said)
     }
 }
 
@@ -461,6 +483,7 @@ mod tests {
             database_connections: connections,
             database_list_connections: 8,
             database_stream_connections: 4,
+            commit_seconds: 5,
         }
     }
 

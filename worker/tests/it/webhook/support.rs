@@ -131,7 +131,7 @@ impl World {
                 break;
             }
             for (_, name) in due {
-                chunk::run(worker.clone(), name).await;
+                Box::pin(chunk::run(worker.clone(), name)).await;
             }
         }
         sqlx::query_scalar("SELECT to_jsonb(job) FROM job WHERE id = $1")

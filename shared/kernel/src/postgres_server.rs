@@ -1,0 +1,406 @@
+//! Where Postgres is: a server by its address, or that of several hosts which takes writes (`docs/scaling.md#postgres`).
+//!
+//! - [`PostgresServer`] is what `DATABASE_URL` says.
+//! - [`PostgresServer::find`] gives the server for one connection.
+//! - [`PostgresServer::follow`] gives an address for pools that always leads to it.
+//!
+//! A library connects to one host. So pools connect to a socket of this process, and a relay behind it to the server that takes writes.
+//! When another one does, or the server is silent, the relays end, and so do the statements that wait on them: pools and statements need
+//! to know nothing of it. With one host nothing is in between.
+
+mod relay;
+
+use std::cmp::Reverse;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions as _, Error, PgConnection, PgPool};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use self::relay::Relay;
+use super::cause::causes;
+
+/// How long a server may take to accept a session.
+const CONNECTED: Duration = Duration::from_secs(2);
+
+/// How long a server may take to say what it is. A busy one is not left.
+const SILENT: Duration = Duration::from_secs(5);
+
+/// The interval of asking each server what it is while none takes writes, and the least after a connection ended.
+const LOOK_SOON: Duration = Duration::from_millis(250);
+
+/// By how much it is longer while one does.
+const PAUSE: Duration = Duration::from_millis(750);
+
+/// `DATABASE_URL` does not say where Postgres is. The message has no password.
+#[derive(Debug, thiserror::Error)]
+#[error("DATABASE_URL: {0}")]
+pub struct InvalidUrl(String);
+
+/// Where Postgres is; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct PostgresServer {
+    hosts: Arc<[PgConnectOptions]>,
+    /// Whether it matters which of them takes writes.
+    is_primary: bool,
+    /// Whether there is anything to choose, or to wait for.
+    is_chosen: bool,
+}
+
+/// What a server is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It takes writes.
+    Primary {
+        /// The cluster, as `initdb` named it.
+        system_identifier: i64,
+        /// Each promotion begins the next one.
+        timeline: i32,
+    },
+    /// It follows a primary.
+    Standby,
+    /// It cannot be asked: why.
+    Away(String),
+}
+
+impl PostgresServer {
+    /// Reads `DATABASE_URL`: `postgres://user:password@a:5432,b,c/name`, with `target_session_attrs` as of libpq.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn parse(url: &str) -> Result<Self, InvalidUrl> {
+        let invalid = |why: &str| InvalidUrl(why.to_owned());
+        let (before, query) =
+            url.split_once('?').map_or((url, None), |(before, query)| (before, Some(query)));
+        let (scheme, rest) = before
+            .split_once("://")
+            .ok_or_else(|| invalid("must be postgres://user:password@host:port/name"))?;
+        let (authority, name) =
+            rest.split_once('/').map_or((rest, ""), |(authority, name)| (authority, name));
+        let (login, hosts) = authority
+            .rsplit_once('@')
+            .map_or((String::new(), authority), |(login, hosts)| (format!("{login}@"), hosts));
+
+        let mut wanted = None;
+        let parameters = query.into_iter().flat_map(|query| query.split('&'));
+        let parameters: Vec<_> = parameters
+            .filter(|parameter| match parameter.strip_prefix("target_session_attrs=") {
+                Some(value) => wanted.replace(value).is_some(),
+                None => true,
+            })
+            .collect();
+        let query = if parameters.is_empty() { String::new() } else { format!("?{}", parameters.join("&")) };
+
+        let hosts: Vec<_> = hosts.split(',').collect();
+        let is_primary = match wanted {
+            None => hosts.len() > 1,
+            Some("any") => false,
+            Some("read-write" | "primary") => true,
+            Some(_) => return Err(invalid("`target_session_attrs` must be any, read-write or primary")),
+        };
+        let is_chosen = is_primary || hosts.len() > 1;
+        let no_address =
+            || invalid("each of several hosts must be a name or an address before the name of the database");
+        let read = |host: &&str| {
+            if is_chosen && host.is_empty() {
+                return Err(no_address());
+            }
+            let options: PgConnectOptions = format!("{scheme}://{login}{host}/{name}{query}")
+                .parse()
+                .map_err(|error: Error| InvalidUrl(causes(&error).to_string()))?;
+            let address = options.get_host().to_owned();
+            if is_chosen && (options.get_socket().is_some() || address.starts_with('/')) {
+                return Err(no_address());
+            }
+            // as it is in a URL, an address of IPv6 is in brackets
+            Ok(options.host(address.trim_matches(['[', ']'])))
+        };
+        Ok(Self { hosts: hosts.iter().map(read).collect::<Result<_, _>>()?, is_primary, is_chosen })
+    }
+
+    /// The server for one connection: where there is a choice, the one that takes writes now.
+    ///
+    /// # Errors
+    /// If none does.
+    pub async fn find(&self) -> Result<PgConnectOptions, Error> {
+        if !self.is_chosen {
+            return Ok(self.hosts[0].clone());
+        }
+        let roles = self.roles().await;
+        match choose(&roles, None, None, self.is_primary) {
+            Some(chosen) => Ok(self.hosts[chosen].clone()),
+            None => Err(Error::Io(io::Error::new(io::ErrorKind::NotConnected, self.describe(&roles)))),
+        }
+    }
+
+    /// What each host is, in their order.
+    pub async fn roles(&self) -> Vec<Role> {
+        join_all(self.hosts.iter().map(async |host| ask(host, &mut None).await)).await
+    }
+
+    /// Why none is chosen.
+    fn describe(&self, roles: &[Role]) -> String {
+        let each = self.hosts.iter().zip(roles).map(|(host, role)| format!("{} {role}", address(host)));
+        format!("no host of DATABASE_URL takes writes: {}", each.collect::<Vec<_>>().join("; "))
+    }
+
+    /// Whether one of several is chosen, or a standby is none.
+    #[must_use]
+    pub fn is_chosen(&self) -> bool {
+        self.is_chosen
+    }
+
+    /// The addresses of the hosts.
+    pub fn addresses(&self) -> impl Iterator<Item = String> {
+        self.hosts.iter().map(address)
+    }
+
+    /// Options for pools, which lead to the chosen server for as long as the second value lives.
+    ///
+    /// # Errors
+    /// If this process can open no socket.
+    pub(super) fn follow(&self) -> io::Result<(PgConnectOptions, Option<Following>)> {
+        let Some(first) = self.hosts.first().filter(|_| self.is_chosen) else {
+            return Ok((self.hosts[0].clone(), None));
+        };
+        let chosen = watch::Sender::new(None);
+        let relay = Relay::open(
+            self.hosts.iter().map(|host| (host.get_host().to_owned(), host.get_port())).collect(),
+        )?;
+        let options = first.clone().socket(relay.folder()).port(relay::PORT);
+        let soon: Arc<[_]> = self.hosts.iter().map(|_| Notify::new()).collect();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(relay.run(chosen.subscribe(), Arc::clone(&soon)));
+        tasks.spawn(watch_all(self.clone(), chosen.clone(), soon));
+        Ok((options, Some(Following { hosts: Arc::clone(&self.hosts), chosen, tasks })))
+    }
+}
+
+/// Ends what leads to the chosen server when it is dropped.
+#[derive(Debug)]
+pub(super) struct Following {
+    hosts: Arc<[PgConnectOptions]>,
+    chosen: watch::Sender<Option<usize>>,
+    tasks: JoinSet<()>,
+}
+
+impl Following {
+    /// Connections that are opened from now on expect the certificate of the chosen server.
+    pub(super) fn expect_certificates(&mut self, pools: Vec<PgPool>) {
+        let (hosts, mut chosen) = (Arc::clone(&self.hosts), self.chosen.subscribe());
+        self.tasks.spawn(async move {
+            while chosen.changed().await.is_ok() {
+                let Some(host) = chosen.borrow_and_update().map(|chosen| hosts[chosen].get_host()) else {
+                    continue;
+                };
+                for pool in &pools {
+                    pool.set_connect_options((*pool.connect_options()).clone().host(host));
+                }
+            }
+        });
+    }
+}
+
+/// Keeps asking all servers, and chooses.
+async fn watch_all(server: PostgresServer, chosen: watch::Sender<Option<usize>>, soon: Arc<[Notify]>) {
+    let roles = watch::Sender::new(vec![Role::Away("was not asked yet".to_owned()); server.hosts.len()]);
+    let mut tasks = JoinSet::new();
+    for at in 0..server.hosts.len() {
+        let (server, roles, chosen, soon) =
+            (server.clone(), roles.clone(), chosen.subscribe(), Arc::clone(&soon));
+        tasks.spawn(async move {
+            let mut session = None;
+            loop {
+                let role = ask(&server.hosts[at], &mut session).await;
+                roles.send_if_modified(|roles| std::mem::replace(&mut roles[at], role.clone()) != role);
+                tokio::time::sleep(LOOK_SOON).await;
+                if chosen.borrow().is_some() {
+                    let _ = timeout(PAUSE, soon[at].notified()).await;
+                }
+            }
+        });
+    }
+    let (mut roles, mut last) = (roles.subscribe(), None);
+    while roles.changed().await.is_ok() {
+        let now = roles.borrow_and_update().clone();
+        let before = *chosen.borrow();
+        let at = choose(&now, before, last.as_ref(), server.is_primary);
+        if at == before {
+            continue;
+        }
+        if let Some(at) = at {
+            tracing::info!(server.address = address(&server.hosts[at]), "the host of Postgres {}", now[at]);
+            last = Some(now[at].clone());
+        } else {
+            tracing::warn!("{}", server.describe(&now));
+        }
+        chosen.send_replace(at);
+    }
+}
+
+/// The server to use: of those that say they take writes, the one that was promoted last. Where it need not take writes, the one that is
+/// in use serves until it is away. `last` is what was chosen last: a former primary that others cannot see does not serve again.
+fn choose(roles: &[Role], current: Option<usize>, last: Option<&Role>, is_primary: bool) -> Option<usize> {
+    let is_away = |at: usize| matches!(roles[at], Role::Away(_));
+    if let Some(current) = current.filter(|at| !is_primary && !is_away(*at)) {
+        return Some(current);
+    }
+    let mut primaries: Vec<_> = (0..roles.len())
+        .filter(|at| roles[*at].timeline().is_some() && !roles[*at].is_before(last))
+        .collect();
+    primaries.sort_by_key(|at| (roles[*at].timeline(), Some(*at) == current, Reverse(*at)));
+    primaries.pop().or_else(|| (0..roles.len()).find(|at| !is_primary && !is_away(*at)))
+}
+
+impl Role {
+    fn timeline(&self) -> Option<i32> {
+        match self {
+            Self::Primary { timeline, .. } => Some(*timeline),
+            _ => None,
+        }
+    }
+
+    /// Whether it is of the same cluster as another one, from before a promotion of that.
+    fn is_before(&self, other: Option<&Self>) -> bool {
+        match (self, other) {
+            (
+                Self::Primary { system_identifier, timeline },
+                Some(Self::Primary { system_identifier: other, timeline: later }),
+            ) => system_identifier == other && timeline < later,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Primary { timeline, .. } => write!(f, "takes writes (timeline {timeline})"),
+            Self::Standby => f.write_str("is a standby"),
+            Self::Away(why) => write!(f, "cannot be asked: {why}"),
+        }
+    }
+}
+
+/// What the server is, by the session that is open; by a new one if that has ended.
+async fn ask(host: &PgConnectOptions, session: &mut Option<PgConnection>) -> Role {
+    if let Some(mut open) = session.take() {
+        match timeout(SILENT, role(&mut open)).await {
+            Ok(Ok(role)) => {
+                *session = Some(open);
+                return role;
+            }
+            Ok(Err(_)) => {}
+            Err(_) => return Role::Away("no answer".to_owned()),
+        }
+    }
+    let connect = async {
+        let mut new = timeout(CONNECTED, host.connect()).await.map_err(|_| Error::PoolTimedOut)??;
+        let role = timeout(SILENT, role(&mut new)).await.map_err(|_| Error::PoolTimedOut)??;
+        Ok::<_, Error>((new, role))
+    };
+    match connect.await {
+        Ok((new, role)) => {
+            *session = Some(new);
+            role
+        }
+        Err(Error::PoolTimedOut) => Role::Away("no answer".to_owned()),
+        Err(error) => Role::Away(causes(&error).to_string()),
+    }
+}
+
+async fn role(session: &mut PgConnection) -> Result<Role, Error> {
+    let found = sqlx::query!(
+        r#"SELECT s.system_identifier AS "system_identifier!",
+                  CASE WHEN NOT pg_is_in_recovery()
+                       THEN ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer END AS timeline
+           FROM pg_control_system() s"#
+    )
+    .fetch_one(session)
+    .await?;
+    let system_identifier = found.system_identifier;
+    Ok(found.timeline.map_or(Role::Standby, |timeline| Role::Primary { system_identifier, timeline }))
+}
+
+fn address(host: &PgConnectOptions) -> String {
+    format!("{}:{}", host.get_host(), host.get_port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hosts(url: &str) -> Vec<(String, u16)> {
+        let server = PostgresServer::parse(url).unwrap();
+        server.hosts.iter().map(|host| (host.get_host().to_owned(), host.get_port())).collect()
+    }
+
+    fn refused(url: &str) -> String {
+        PostgresServer::parse(url).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_url_names_one_host_or_several() {
+        for (url, expected) in [
+            ("postgres://u:p@a/d", vec![("a", 5432)]),
+            ("postgres://u:p,q@a:1,b,[::1]:3/d?sslmode=require", vec![("a", 1), ("b", 5432), ("::1", 3)]),
+            ("postgresql://a,b", vec![("a", 5432), ("b", 5432)]),
+        ] {
+            let expected: Vec<_> = expected.into_iter().map(|(host, port)| (host.to_owned(), port)).collect();
+            assert_eq!(hosts(url), expected, "{url}");
+        }
+        let server =
+            PostgresServer::parse("postgres://u@a,b/d?application_name=x&target_session_attrs=any").unwrap();
+        assert_eq!(server.hosts[1].get_application_name(), Some("x"));
+        assert_eq!(server.hosts[1].get_database(), Some("d"));
+        assert_eq!((server.is_primary, server.is_chosen), (false, true));
+        let chosen =
+            |url| PostgresServer::parse(url).map(|server| (server.is_primary, server.is_chosen)).unwrap();
+        assert_eq!(chosen("postgres://a,b/d"), (true, true));
+        assert_eq!(chosen("postgres://a/d"), (false, false));
+        assert_eq!(chosen("postgres://a/d?target_session_attrs=read-write"), (true, true));
+        // a socket in a folder, where there is nothing to choose
+        assert_eq!(chosen("postgres:///d?host=/run/postgresql"), (false, false));
+    }
+
+    #[test]
+    fn what_is_wrong_in_a_url_is_named_without_the_password() {
+        for (url, named) in [
+            ("localhost", "must be postgres://"),
+            ("postgres://u:secret@a,b/d?target_session_attrs=standby", "must be any, read-write or primary"),
+            ("postgres://u:secret@a,,b/d", "each of several hosts"),
+            ("postgres://u:secret@a,b/d?host=/run", "each of several hosts"),
+            ("postgres://u:secret@a:port/d", "port"),
+        ] {
+            let refused = refused(url);
+            assert!(refused.contains(named) && !refused.contains("secret"), "{url}: {refused}");
+        }
+    }
+
+    #[test]
+    fn the_primary_that_was_promoted_last_is_chosen_and_a_former_one_never() {
+        let away = || Role::Away(String::new());
+        let primary = |system_identifier, timeline| Role::Primary { system_identifier, timeline };
+        let last = primary(1, 2);
+        for (roles, current, last, expected) in [
+            (vec![Role::Standby, away()], None, None, None),
+            (vec![primary(1, 2), primary(1, 3)], Some(0), Some(&last), Some(1)),
+            (vec![primary(1, 2), primary(1, 2)], Some(1), Some(&last), Some(1)),
+            (vec![primary(1, 1), away()], Some(1), Some(&last), None),
+            // another cluster, such as one that was restored
+            (vec![primary(2, 1), away()], Some(1), Some(&last), Some(0)),
+            (vec![away(), away()], Some(1), Some(&last), None),
+        ] {
+            assert_eq!(choose(&roles, current, last, true), expected, "{roles:?}");
+        }
+        assert_eq!(choose(&[Role::Standby, primary(1, 1)], None, None, false), Some(1));
+        assert_eq!(choose(&[Role::Standby, primary(1, 1)], Some(0), None, false), Some(0));
+        assert_eq!(choose(&[away(), Role::Standby], Some(0), None, false), Some(1));
+    }
+}

@@ -1,0 +1,135 @@
+//! Commits that wait for a standby (`docs/scaling.md#commits-that-wait`).
+//!
+//! With `synchronous_standby_names`, a commit waits until a standby has it, too. No time limit of Postgres ends that, and where somebody
+//! cancels it, the statement succeeds although it is on one machine only. So a request is answered that its write is done when:
+//!
+//! - Its statements have succeeded.
+//! - Where that took long, a later commit has succeeded, too ([`Standby::confirm`]). It waits for everything before it.
+//!
+//! A request does not wait for ever ([`Standby::is_behind`]). Its connection is closed then; the commit goes on to wait in Postgres. While
+//! half as many wait as a pool has connections, new writes are refused ([`Standby::must_keep_up`]).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use sqlx::PgPool;
+use tokio::sync::Mutex;
+use tokio::time::{Instant, sleep};
+
+use super::problem::{Problem, UNAVAILABLE};
+
+/// For how long what Postgres said is believed.
+const BELIEVED: Duration = Duration::from_millis(500);
+
+/// When a caller may try again.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// Commits that wait; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Standby(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    probe: PgPool,
+    patience: Duration,
+    most: u32,
+    waiting: AtomicU32,
+    looked: Mutex<Option<Instant>>,
+}
+
+/// Commits that have waited for longer than a request does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Waiting {
+    /// How many.
+    pub commits: i64,
+    /// The seconds for which the oldest has waited.
+    pub seconds: f64,
+}
+
+impl Standby {
+    /// Asks by the pool `probe`, whose login is that of all others. A request waits for `patience`; a pool has `connections`.
+    pub(super) fn new(probe: PgPool, patience: Duration, connections: u32) -> Self {
+        let (most, waiting, looked) = (connections.div_ceil(2), AtomicU32::new(0), Mutex::default());
+        Self(Arc::new(Inner { probe, patience, most, waiting, looked }))
+    }
+
+    /// For how long a request waits.
+    #[must_use]
+    pub fn patience(&self) -> Duration {
+        self.0.patience
+    }
+
+    /// The commits of the service that have waited too long, in all processes with this login.
+    ///
+    /// # Errors
+    /// Those of Postgres.
+    pub async fn look(&self) -> Result<Option<Waiting>, sqlx::Error> {
+        let found = sqlx::query_as!(
+            Waiting,
+            r#"SELECT count(*) AS "commits!", coalesce(extract(epoch FROM clock_timestamp() - min(state_change)), 0)::float8 AS "seconds!"
+               FROM pg_stat_activity
+               WHERE wait_event = 'SyncRep' AND usename = session_user AND datname = current_database()
+                 AND state_change < clock_timestamp() - make_interval(secs => $1)"#,
+            self.0.patience.as_secs_f64(),
+        )
+        .fetch_one(&self.0.probe)
+        .await?;
+        self.0.waiting.store(u32::try_from(found.commits).unwrap_or(u32::MAX), Ordering::Relaxed);
+        Ok((found.commits > 0).then_some(found))
+    }
+
+    /// How many there are, as Postgres said a moment ago.
+    async fn waiting(&self) -> u32 {
+        let mut looked = self.0.looked.lock().await;
+        if looked.is_none_or(|at| at.elapsed() >= BELIEVED) {
+            if let Err(error) = self.look().await {
+                tracing::debug!(%error, "Postgres does not say whether commits wait for its standby");
+                self.0.waiting.store(0, Ordering::Relaxed);
+            }
+            *looked = Some(Instant::now());
+        }
+        self.0.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Returns when commits have waited too long.
+    pub async fn is_behind(&self) {
+        while self.waiting().await == 0 {
+            sleep(BELIEVED).await;
+        }
+    }
+
+    /// Refuses a new write while too many wait. Where none did when somebody last asked, nobody is asked.
+    ///
+    /// # Errors
+    /// `unavailable`.
+    pub async fn must_keep_up(&self) -> Result<(), Problem> {
+        if self.0.waiting.load(Ordering::Relaxed) == 0 || self.waiting().await < self.0.most {
+            return Ok(());
+        }
+        let detail =
+            "Postgres waits for its standby, so nothing is written at the moment; try again in a moment";
+        Err(Problem::new(&UNAVAILABLE, detail).retry_after(RETRY))
+    }
+
+    /// Commits something that waits for a standby, if commits do: then it has all that was committed before.
+    ///
+    /// # Errors
+    /// Those of Postgres.
+    pub async fn confirm(&self, db: &PgPool) -> Result<(), sqlx::Error> {
+        sqlx::query!(
+            r#"SELECT CASE WHEN current_setting('synchronous_standby_names') <> ''
+                           THEN pg_logical_emit_message(true, 'longshore', '')::text END AS lsn"#
+        )
+        .fetch_one(db)
+        .await
+        .map(|_| ())
+    }
+}
+
+/// A write whose end is not known.
+#[must_use]
+pub fn unanswered() -> Problem {
+    let detail = "Postgres did not confirm the write in time, so it may have happened or may happen later; repeat it with the same Idempotency-Key";
+    Problem::new(&UNAVAILABLE, detail).retry_after(RETRY)
+}
