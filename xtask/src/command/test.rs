@@ -36,7 +36,7 @@ type Queued = (String, Box<dyn FnOnce(&Test<'_>) -> anyhow::Result<()> + Send>);
 const ABREAST: usize = 3;
 
 /// The checks, by the names that `--only` takes.
-const CHECKS: [(&str, Check); 20] = [
+const CHECKS: [(&str, Check); 21] = [
     ("formatting", formatting),
     ("shell", shell),
     ("licences", licences),
@@ -56,6 +56,7 @@ const CHECKS: [(&str, Check); 20] = [
     ("pages", outside::pages),
     ("standby", service::standby),
     ("compose", service::compose),
+    ("chart", outside::chart),
     ("units", service::units),
 ];
 

@@ -1,5 +1,5 @@
-//! Checks of the running service from outside: its document, generated clients, pages, monitoring. They are scripts in
-//! `api/tests/outside`, in the languages of those who call it.
+//! Checks of the running service from outside: its document, generated clients, pages, monitoring; and of the chart, which installs
+//! it. They are scripts in `api/tests/outside`, in the languages of those who call it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -95,6 +95,19 @@ pub(super) fn console(test: &mut Test) -> anyhow::Result<()> {
         });
     }
     Ok(())
+}
+
+/// What Helm makes of the chart; nothing is started.
+pub(super) fn chart(test: &mut Test) -> anyhow::Result<()> {
+    let name = "the chart of Helm";
+    let Some(python) = unless_stopped(tools::outside_python(test.place))? else {
+        test.skip(name, "the package index of Python cannot be reached");
+        return Ok(());
+    };
+    test.check(name, |test| {
+        let mut chart = test.place.command(&python);
+        run::run(chart.arg("api/tests/outside/chart.py").env("PYTHONDONTWRITEBYTECODE", "1"))
+    })
 }
 
 pub(super) fn monitoring(test: &mut Test) -> anyhow::Result<()> {
