@@ -154,7 +154,7 @@ pub struct ObjectStoreSettings {
     /// Region of the bucket.
     #[arg(long, env = "LONGSHORE_S3_REGION", default_value = "us-east-1")]
     pub s3_region: String,
-    /// Access key. Without it, the role of the machine or container is used.
+    /// Access key. Without it, the role of the machine, container or service account is used.
     #[arg(long, env = "LONGSHORE_S3_ACCESS_KEY_ID", requires = "s3_secret_access_key")]
     pub s3_access_key_id: Option<String>,
     /// Secret of the access key.
@@ -165,6 +165,29 @@ pub struct ObjectStoreSettings {
         requires = "s3_access_key_id"
     )]
     pub s3_secret_access_key: Option<SecretString>,
+    /// Used without a key.
+    #[command(flatten)]
+    pub role: BucketRole,
+}
+
+/// What a platform tells a container about its role, by the names that AWS gave it.
+#[derive(Args, Clone, Debug, Default)]
+pub struct BucketRole {
+    /// The role of a service account.
+    #[arg(long, env = "AWS_ROLE_ARN", hide = true)]
+    pub aws_role_arn: Option<String>,
+    /// Its token.
+    #[arg(long, env = "AWS_WEB_IDENTITY_TOKEN_FILE", hide = true)]
+    pub aws_web_identity_token_file: Option<String>,
+    /// Where a container of ECS gets its keys.
+    #[arg(long, env = "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", hide = true)]
+    pub aws_container_credentials_relative_uri: Option<String>,
+    /// Where a pod of EKS gets its keys.
+    #[arg(long, env = "AWS_CONTAINER_CREDENTIALS_FULL_URI", hide = true)]
+    pub aws_container_credentials_full_uri: Option<String>,
+    /// Its token.
+    #[arg(long, env = "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", hide = true)]
+    pub aws_container_authorization_token_file: Option<String>,
 }
 
 /// How the process logs.

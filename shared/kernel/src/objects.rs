@@ -20,7 +20,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use object_store::aws::AmazonS3Builder;
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
@@ -114,6 +114,24 @@ impl Objects {
         }
         if let (Some(id), Some(key)) = (&settings.s3_access_key_id, &settings.s3_secret_access_key) {
             builder = builder.with_access_key_id(id).with_secret_access_key(key.expose_secret());
+        }
+        let role = &settings.role;
+        for (key, value) in [
+            (AmazonS3ConfigKey::RoleArn, &role.aws_role_arn),
+            (AmazonS3ConfigKey::WebIdentityTokenFile, &role.aws_web_identity_token_file),
+            (
+                AmazonS3ConfigKey::ContainerCredentialsRelativeUri,
+                &role.aws_container_credentials_relative_uri,
+            ),
+            (AmazonS3ConfigKey::ContainerCredentialsFullUri, &role.aws_container_credentials_full_uri),
+            (
+                AmazonS3ConfigKey::ContainerAuthorizationTokenFile,
+                &role.aws_container_authorization_token_file,
+            ),
+        ] {
+            if let Some(value) = value {
+                builder = builder.with_config(key, value);
+            }
         }
         let store = builder.build()?;
         let store: Arc<dyn ObjectStore> = if prefix.is_empty() {
