@@ -2,6 +2,7 @@
 
 mod access;
 mod bounds;
+mod compatibility;
 mod deleted;
 mod document;
 mod examples;
