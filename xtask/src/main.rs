@@ -70,6 +70,7 @@ fn perform(command: &str, arguments: &[String]) -> anyhow::Result<ExitCode> {
         ("fuzz", further) => command::fuzz::fuzz(&place, further)?,
         ("lines", []) => command::lines::lines(&place)?,
         ("prepare", _) => command::prepare::prepare(&place)?,
+        ("release", [version]) => command::release::release(&place, version)?,
         ("psql", further) => command::up::psql(&place, further)?,
         ("logs", further) => command::up::logs(&place, further)?,
         ("test", further) => command::test::test(&place, further)?,

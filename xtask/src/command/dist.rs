@@ -1,13 +1,17 @@
 //! `dist`: the programs for release. Nothing of the place or the time goes into them: the same commit, toolchain and C
 //! compiler give the same bytes, wherever the checkout and the registry are.
+//!
+//! Beside them are the list of what each is made of ([`list_parts`]), the checksums of all files, and the operator's signature of
+//! these.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 
 use crate::place::{Place, setting};
 use crate::run::{self, step};
+use crate::tools;
 
 /// The programs, each with its package.
 const PROGRAMS: [(&str, &str); 3] = [
@@ -15,6 +19,12 @@ const PROGRAMS: [(&str, &str); 3] = [
     ("longshore-api", "longshore-api"),
     ("longshore-worker", "longshore-worker"),
 ];
+
+/// The tool that lists what a program is made of.
+const CYCLONEDX: (&str, &str) = ("cargo-cyclonedx", "0.5.9");
+
+/// The checksums of the files.
+const SUMS: &str = "SHA256SUMS";
 
 pub(crate) fn dist(place: &Place) -> anyhow::Result<()> {
     step("Building (for release; it takes minutes)");
@@ -34,25 +44,72 @@ pub(crate) fn dist(place: &Place) -> anyhow::Result<()> {
     run::run(build.args(PROGRAMS.iter().flat_map(|(_, package)| ["-p", package])))?;
 
     let out = place.dev.join("dist");
+    // All that is there is summed up and signed. A running program can be replaced, not written to.
+    _ = fs::remove_dir_all(&out);
     fs::create_dir_all(&out)?;
     for (program, _) in PROGRAMS {
-        // A running one can be replaced, not written to.
-        _ = fs::remove_file(out.join(program));
         fs::copy(place.program("dist", program), out.join(program))?;
     }
     let compiler = place.command("rustc").arg("--version").output().map(|compiler| compiler.stdout);
     let compiler = String::from_utf8_lossy(&compiler.unwrap_or_default()).trim().to_owned();
     step(&format!("Built from {} with {compiler}", place.commit()));
-    let sums = run::command("sha256sum")
-        .args(PROGRAMS.map(|(program, _)| program))
-        .current_dir(&out)
-        .output()
-        .context("sha256sum")?;
-    for (program, _) in PROGRAMS {
-        println!("{} bytes  {program}", fs::metadata(out.join(program))?.len());
+    list_parts(place, &time, &out)?;
+    sum_up(&out)?;
+    sign(place, &out)
+}
+
+/// Writes what each program is made of: an SBOM in the format of CycloneDX. The tool writes them into the folders of all packages.
+fn list_parts(place: &Place, time: &str, out: &Path) -> anyhow::Result<()> {
+    let (name, version) = CYCLONEDX;
+    let path = tools::cargo_tool(name, version)?;
+    let mut list = place.cargo(&["cyclonedx", "--format", "json", "--spec-version", "1.5", "--quiet"]);
+    list.env("PATH", path);
+    // without a time and a number of their own, the same commit gives the same lists
+    list.env("SOURCE_DATE_EPOCH", if time.is_empty() { "0" } else { time });
+    run::run(&mut list)?;
+    let here = format!("file://{}", place.root.display());
+    let packages = place.command("git").args(["ls-files", "*Cargo.toml"]).output().context("git")?;
+    for manifest in String::from_utf8_lossy(&packages.stdout).lines() {
+        let folder = place.root.join(manifest).parent().context("a package")?.to_owned();
+        for file in fs::read_dir(folder)?.collect::<Result<Vec<_>, _>>()? {
+            let file_name = file.file_name().to_string_lossy().into_owned();
+            let Some(package) = file_name.strip_suffix(".cdx.json") else { continue };
+            if let Some((program, _)) = PROGRAMS.iter().find(|(_, of)| *of == package) {
+                let list = fs::read_to_string(file.path())?.replace(&here, "file://");
+                fs::write(out.join(format!("{program}.cdx.json")), list)?;
+            }
+            fs::remove_file(file.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes and shows the checksums of all files.
+fn sum_up(out: &Path) -> anyhow::Result<()> {
+    let mut files = fs::read_dir(out)?
+        .map(|file| Ok(file?.file_name().to_string_lossy().into_owned()))
+        .collect::<std::io::Result<Vec<_>>>()?;
+    files.sort();
+    let sums = run::command("sha256sum").args(&files).current_dir(out).output().context("sha256sum")?;
+    ensure!(sums.status.success(), "sha256sum: {}", sums.status);
+    for file in files {
+        println!("{} bytes  {file}", fs::metadata(out.join(&file))?.len());
     }
     print!("{}", String::from_utf8_lossy(&sums.stdout));
-    let written = out.join("SHA256SUMS.new");
-    fs::write(&written, &sums.stdout)?;
-    Ok(fs::rename(written, out.join("SHA256SUMS"))?)
+    Ok(fs::write(out.join(SUMS), &sums.stdout)?)
+}
+
+/// Signs the checksums with the operator's key. The comment that it covers has no time.
+fn sign(place: &Place, out: &Path) -> anyhow::Result<()> {
+    let Some(key) = setting("LONGSHORE_MINISIGN_KEY") else {
+        println!("{SUMS} is not signed: LONGSHORE_MINISIGN_KEY names no key of minisign");
+        return Ok(());
+    };
+    ensure!(tools::ensure(&["minisign"], &["minisign"])?, "Debian's package minisign cannot be installed");
+    let mut sign = run::command("minisign");
+    sign.args(["-S", "-s", &key, "-t", &format!("Longshore {}", place.commit()), "-m", SUMS]);
+    // it may ask for the password of the key
+    let signed = sign.current_dir(out).status().context("minisign")?;
+    ensure!(signed.success(), "minisign: {signed}");
+    Ok(())
 }
