@@ -9,21 +9,26 @@ use axum::routing::get;
 use http::{Method, Uri};
 use longshore_http::app::App;
 use longshore_http::middleware::{
-    accept, compress, cors, headers, host, pace, private, problem, rate, request_id, revocation, share,
-    streams, time, transfer,
+    accept, compress, cors, deprecated, headers, host, pace, private, problem, rate, request_id, revocation,
+    share, streams, time, transfer,
 };
 use longshore_http::paths::Paths;
 use longshore_serve::sniffing;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::openapi::{routes, serve};
-use crate::urls::{api, files, service};
+use crate::urls::{Table, api, files, service};
 
 /// The router of the service.
 pub fn build(app: App) -> Router {
+    of(app, api())
+}
+
+/// The same with other operations of the API.
+pub fn of(app: App, api: Table) -> Router {
     let paths = Paths::new(routes().iter().map(|route| (route.method.clone(), route.path)));
     let (unknown, known) = (paths.clone(), paths.clone());
-    let api = api();
+    let old = deprecated::Old::of([&api, &files()].into_iter().flat_map(Table::old).collect());
     let others =
         accept::Others::new(api.routes.iter().filter_map(|route| Some((route.path, route.also?))).collect());
     let api = api
@@ -32,9 +37,13 @@ pub fn build(app: App) -> Router {
         .merge(files().router)
         .layer(from_fn_with_state(app.clone(), revocation::layer))
         .layer(from_fn_with_state(app.clone(), streams::layer))
-        .layer(from_fn_with_state(app.clone(), rate::layer))
-        .layer(from_fn_with_state(app.clone(), time::layer))
-        .layer(from_fn(private::layer));
+        .layer(from_fn_with_state(app.clone(), rate::layer));
+    // refusals say it, too
+    let api = match old {
+        Some(old) => api.layer(from_fn_with_state((app.clone(), old), deprecated::layer)),
+        None => api,
+    };
+    let api = api.layer(from_fn_with_state(app.clone(), time::layer)).layer(from_fn(private::layer));
     let service = service()
         .router
         .merge(api)

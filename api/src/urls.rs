@@ -18,6 +18,7 @@ use longshore_domain::warehouse::supplier::Supplier;
 use longshore_domain::warehouse::warehouse::Warehouse;
 use longshore_domain::warehouse::wms::Wms;
 use longshore_http::app::App;
+use longshore_http::middleware::deprecated::{self, Deprecation};
 use longshore_http::middleware::unconditional;
 
 use crate::routes::account::{account, admin, admin_bulk, audit, business_user, login, session, token};
@@ -257,9 +258,18 @@ pub struct Route {
     pub handler: &'static str,
     /// What it answers with instead of JSON where its caller wants that: a media type.
     pub also: Option<&'static str>,
+    /// Since when it is deprecated, if it is.
+    pub deprecated: Option<Deprecation>,
 }
 
 impl Route {
+    /// The unique id of its operation in the API document. An alias has the handler of another one.
+    #[must_use]
+    pub fn id(&self, is_alias: bool) -> String {
+        let (name, _) = self.operation();
+        if is_alias { format!("{name}_alias") } else { name }
+    }
+
     /// The id of its operation, and its room: `logout` of `account` for the handler `routes::account::login::logout`. One that is of a
     /// record's type has the name and the room of that: `list_carrier_services` of `shipping` for
     /// `routes::resource::list<longshore_domain::shipping::service::CarrierService>`.
@@ -300,7 +310,9 @@ macro_rules! methods {
         /// Adds an operation. `If-Match` is refused if its handler does not read it.
         pub fn $name<T: 'static, I, H: Handler<T, App> + signature::Handler<I>>(mut self, path: &'static str, handler: H) -> Self {
             let (inputs, handled_by) = (H::inputs(), type_name::<H>());
-            self.routes.push(Route { method: Method::$method, path, handler: handled_by, also: inputs.also });
+            self.routes.push(Route {
+                method: Method::$method, path, handler: handled_by, also: inputs.also, deprecated: None,
+            });
             let mut leads = on(MethodFilter::$method, handler);
             if Method::$method != Method::GET && !inputs.if_match {
                 leads = leads.route_layer(from_fn(unconditional::layer));
@@ -312,4 +324,27 @@ macro_rules! methods {
 
 impl Table {
     methods! { get GET post POST put PUT patch PATCH delete DELETE }
+
+    /// Deprecates the operation that was added last.
+    pub fn deprecated(mut self, deprecation: Deprecation) -> Self {
+        if let Some(route) = self.routes.last_mut() {
+            route.deprecated = Some(deprecation);
+        }
+        self
+    }
+
+    /// The operations that are deprecated.
+    #[must_use]
+    pub fn old(&self) -> Vec<deprecated::Operation> {
+        let old = self.routes.iter().enumerate().filter_map(|(number, route)| {
+            let is_alias = self.routes[..number].iter().any(|before| before.handler == route.handler);
+            Some(deprecated::Operation {
+                method: route.method.clone(),
+                path: route.path,
+                page: format!("/docs/{}", route.id(is_alias)),
+                deprecation: route.deprecated?,
+            })
+        });
+        old.collect()
+    }
 }

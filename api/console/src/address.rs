@@ -21,6 +21,7 @@ pub fn of(page: &Page) -> String {
         Page::WebhooksAt(host) => {
             format!("/console/webhook?{}", Serializer::new(String::new()).append_pair("text", host).finish())
         }
+        Page::Audit(action) => format!("/console/audit?whose=all&action={action}"),
         Page::Record(record, id) => of_record(record, *id),
     }
 }

@@ -3,6 +3,7 @@
 pub mod accept;
 pub mod compress;
 pub mod cors;
+pub mod deprecated;
 pub mod headers;
 pub mod host;
 pub mod pace;

@@ -9,7 +9,9 @@ use serde_json::Value;
 use utoipa::openapi::path::{HttpMethod, OperationBuilder, ParameterBuilder, ParameterIn};
 use utoipa::openapi::request_body::RequestBodyBuilder;
 use utoipa::openapi::security::SecurityRequirement;
-use utoipa::openapi::{ContentBuilder, PathItem, Ref, RefOr, Required, Response, ResponseBuilder};
+use utoipa::openapi::{
+    ContentBuilder, Deprecated, PathItem, Ref, RefOr, Required, Response, ResponseBuilder,
+};
 
 use longshore_domain::list::resource::Resource;
 
@@ -91,7 +93,7 @@ pub(super) fn operation<I, H: Handler<I>>(_: H, summary: impl Into<String>) -> O
 
 /// A route of a handler. The tests find an operation without one.
 fn route(handler: &'static str, number: usize) -> &'static Route {
-    static NONE: Route = Route { method: Method::GET, path: "", handler: "", also: None };
+    static NONE: Route = Route { method: Method::GET, path: "", handler: "", also: None, deprecated: None };
     routes().iter().filter(|route| route.handler == handler).nth(number).unwrap_or(&NONE)
 }
 
@@ -326,6 +328,10 @@ impl Operation {
         {
             text.push(format!("The body has at most {} KiB.", limit / 1024));
         }
+        if let Some(old) = self.route.deprecated {
+            let (since, sunset, instead) = (old.begun(), old.sunset(), old.instead);
+            text.push(format!("Deprecated since {since}: it ends on {sunset}. Use {instead} instead."));
+        }
         text.join("\n\n")
     }
 
@@ -343,12 +349,11 @@ impl Operation {
 
     /// The operation as it appears in the document.
     fn build(&self) -> utoipa::openapi::path::Operation {
-        let (name, room) = self.route.operation();
+        let (_, room) = self.route.operation();
         let room = if self.is_api() { room } else { "service" };
-        // operation ids must be unique
-        let operation_id = if self.is_alias { format!("{name}_alias") } else { name };
         let mut built = OperationBuilder::new()
-            .operation_id(Some(operation_id))
+            .operation_id(Some(self.route.id(self.is_alias)))
+            .deprecated(self.route.deprecated.map(|_| Deprecated::True))
             .tag(room)
             .summary(Some(self.summary.as_str()))
             .description(Some(self.text()).filter(|text| !text.is_empty()));
@@ -451,5 +456,26 @@ impl Answer {
             response = response.content(media, ContentBuilder::new().build());
         }
         RefOr::T(response.build())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longshore_http::middleware::deprecated::Deprecation;
+    use serde_json::json;
+
+    use super::*;
+    use crate::routes::activity;
+
+    #[test]
+    fn the_document_says_until_when_a_deprecated_operation_works_and_what_to_use_instead() {
+        let mut old = operation(activity::read_counts, "Counts").says("Since the beginning.");
+        let current = old.build();
+        let deprecated = Some(Deprecation::since(2027, 1, 31, "`GET /api/attention`"));
+        old.route = Box::leak(Box::new(Route { method: Method::GET, deprecated, ..*old.route }));
+        let told = serde_json::to_value(old.build()).unwrap();
+        assert_eq!((current.deprecated.is_some(), &told["deprecated"]), (false, &json!(true)));
+        let text = "Since the beginning.\n\nDeprecated since 2027-01-31: it ends on 2028-01-31. Use `GET /api/attention` instead.";
+        assert_eq!(told["description"], text);
     }
 }

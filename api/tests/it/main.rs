@@ -11,6 +11,7 @@ mod command;
 mod console;
 mod corpus;
 mod csv;
+mod deprecated;
 mod doctor;
 mod edit;
 mod errors;

@@ -79,6 +79,8 @@ words! {
         WaitingJobs = "waiting_jobs",
         /// An organisation has most of what waits in a queue that is behind.
         NoisyOrganisation = "noisy_organisation",
+        /// An organisation calls an operation that ends soon.
+        DeprecatedOperation = "deprecated_operation",
         /// Running jobs make no progress.
         StuckJobs = "stuck_jobs",
         /// Jobs that belong to no e-shop failed in the last day.
@@ -125,7 +127,7 @@ impl Kind {
         Self::NoisyOrganisation,
     ];
     /// Those that are about one thing of an organisation.
-    pub const OF_ORGANISATION: [Self; 16] = [
+    pub const OF_ORGANISATION: [Self; 17] = [
         Self::Destination,
         Self::ExhaustedDeliveries,
         Self::SlowWebhook,
@@ -142,6 +144,7 @@ impl Kind {
         Self::SilentPartner,
         Self::WaitingJobs,
         Self::NoisyOrganisation,
+        Self::DeprecatedOperation,
     ];
 
     /// Those that are about orders, their stocks, and the warehouses that they are handed over to.

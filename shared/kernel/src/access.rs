@@ -294,6 +294,15 @@ impl Caller {
         Who { group, account }
     }
 
+    /// The organisation, where it is of one alone.
+    #[must_use]
+    pub fn organisation(&self) -> Option<OrganisationId> {
+        match self.scope.organisations() {
+            Some([only]) => Some(*only),
+            _ => None,
+        }
+    }
+
     /// Refuses a caller whose role has not the permission.
     pub fn must(&self, permission: Permission) -> Result<(), Problem> {
         let is_own = matches!(permission, Permission::OwnAccount | Permission::SecondFactor);

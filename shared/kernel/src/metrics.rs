@@ -122,6 +122,7 @@ struct Inner {
     requests: Family<Request, Counter>,
     request_seconds: Histograms<Route>,
     requests_in_flight: Gauge,
+    deprecated_requests: Family<Route, Counter>,
     connections: Gauge,
     connections_ended: Family<ConnectionEnd, Counter>,
     jobs: Family<JobEnd, Counter>,
@@ -182,6 +183,11 @@ impl Metrics {
         );
         let requests_in_flight =
             register!(Gauge::default(), "http_requests_in_flight", "Requests in progress");
+        let deprecated_requests = register!(
+            Family::default(),
+            "http_deprecated_requests",
+            "Requests to operations that are deprecated, by the route's pattern and method"
+        );
         let connections = register!(Gauge::default(), "http_connections", "Open connections of clients");
         let connections_ended = register!(
             Family::default(),
@@ -253,6 +259,7 @@ impl Metrics {
             requests,
             request_seconds,
             requests_in_flight,
+            deprecated_requests,
             connections,
             connections_ended,
             jobs: jobs_ended,
@@ -289,6 +296,12 @@ impl Metrics {
             .get_or_create(&Route { route: route.clone(), method: method.clone() })
             .observe(took.as_secs_f64());
         self.0.requests.get_or_create(&Request { route, method, status }).inc();
+    }
+
+    /// A deprecated operation was called; `route` is as above.
+    pub fn deprecated_requested(&self, route: &str, method: &str) {
+        let label = Route { route: route.to_owned(), method: method.to_owned() };
+        self.0.deprecated_requests.get_or_create(&label).inc();
     }
 
     /// So many connections of clients are open.

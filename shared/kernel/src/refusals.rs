@@ -1,4 +1,5 @@
-//! Refusals by account and address: failed and limited logins, and requests that a role may not make.
+//! Refusals by account and address: failed and limited logins, and requests that a role may not make; and in the same way who
+//! calls operations that will end.
 //!
 //! An attacker chooses how many refusals there are, so they are folded: a process logs the first one of an account or address
 //! at once, counts the others, and adds one audit record a minute for each account or address. It keeps apart [`MOST`] of them
@@ -9,16 +10,17 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use chrono::NaiveDate;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use uuid::Uuid;
 
-use super::access::Actor;
+use super::access::{Actor, Caller};
 use super::crypto::sha256;
 use super::problem::Problem;
 use super::proxy::site;
 
-use crate::ids::{OrganisationId, TokenId};
+use crate::ids::OrganisationId;
 
 /// How often a process writes its audit records.
 pub const WRITTEN_EVERY: Duration = Duration::from_mins(1);
@@ -27,8 +29,11 @@ pub const MOST: usize = 1_000;
 /// Addresses and operations that a record names.
 const MOST_NAMED: usize = 10;
 
+/// The `action` of the audit record of calls of deprecated operations.
+pub const DEPRECATED: &str = "request.deprecated";
+
 /// What was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// A login: the account, the password or the code was wrong.
     Login,
@@ -100,6 +105,8 @@ struct Folded {
     organisation: Option<OrganisationId>,
     addresses: BTreeSet<IpAddr>,
     operations: BTreeSet<String>,
+    /// Operations that are deprecated, with the day on which each ends.
+    deprecated: BTreeMap<String, NaiveDate>,
     request: Option<String>,
 }
 
@@ -111,6 +118,7 @@ impl Folded {
         self.request = self.request.take().or(more.request);
         fill(&mut self.addresses, more.addresses);
         fill(&mut self.operations, more.operations);
+        self.deprecated.extend(more.deprecated);
     }
 
     fn changes(&self) -> Value {
@@ -120,6 +128,9 @@ impl Folded {
         }
         if !self.operations.is_empty() {
             changes["operations"] = json!([null, self.operations]);
+        }
+        if !self.deprecated.is_empty() {
+            changes["deprecated"] = json!([null, self.deprecated]);
         }
         changes
     }
@@ -135,7 +146,10 @@ fn fill<T: Ord>(named: &mut BTreeSet<T>, more: BTreeSet<T>) {
 
 /// What a process has refused and not written yet; cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Refusals(Arc<Mutex<BTreeMap<(Refused, Subject), Folded>>>);
+pub struct Refusals(Arc<Mutex<Noted>>);
+
+/// By the `action` of the record, and the account or address.
+type Noted = BTreeMap<(&'static str, Subject), Folded>;
 
 impl Refusals {
     /// A login that was refused: of that account, where there is one, else from that address.
@@ -157,7 +171,7 @@ impl Refusals {
             request: request.map(str::to_owned),
             ..Folded::default()
         };
-        if self.add((refused, subject), folded) {
+        if self.add((refused.action(), subject), folded) {
             let account = account.map(|account| tracing::field::display(account.id));
             let address = address.map(tracing::field::display);
             tracing::info!(
@@ -171,24 +185,10 @@ impl Refusals {
     }
 
     /// A request that the role of its caller may not make; `operation` is its method and the pattern of its path.
-    pub fn request(
-        &self,
-        actor: &Actor,
-        token: TokenId,
-        organisation: Option<OrganisationId>,
-        operation: &str,
-        request: Option<&str>,
-    ) {
-        let subject = Subject::Account(actor.kind.clone(), actor.id.unwrap_or(token.get()));
-        let folded = Folded {
-            count: 1,
-            actor: Some(actor.clone()),
-            organisation,
-            request: request.map(str::to_owned),
-            operations: BTreeSet::from([operation.to_owned()]),
-            ..Folded::default()
-        };
-        if self.add((Refused::Request, subject), folded) {
+    pub fn request(&self, caller: &Caller, operation: &str, request: Option<&str>) {
+        let folded = Folded { operations: BTreeSet::from([operation.to_owned()]), ..by(caller, 1, request) };
+        if self.add((Refused::Request.action(), account(caller)), folded) {
+            let actor = &caller.actor;
             tracing::info!(
                 request.id = request,
                 actor.kind,
@@ -199,11 +199,33 @@ impl Refusals {
         }
     }
 
+    /// So many calls of an operation that ends on that day. They were answered; they are not counted as refusals.
+    pub fn deprecated(
+        &self,
+        caller: &Caller,
+        calls: u64,
+        operation: &str,
+        sunset: NaiveDate,
+        request: Option<&str>,
+    ) {
+        let deprecated = BTreeMap::from([(operation.to_owned(), sunset)]);
+        self.add((DEPRECATED, account(caller)), Folded { deprecated, ..by(caller, calls, request) });
+        let actor = &caller.actor;
+        tracing::info!(
+            request.id = request,
+            actor.kind,
+            actor.id = actor.id.map(tracing::field::display),
+            operation,
+            %sunset,
+            "an operation was called that will end"
+        );
+    }
+
     /// Whether it is the first of its subject since the last records.
-    fn add(&self, (refused, subject): (Refused, Subject), more: Folded) -> bool {
+    fn add(&self, (action, subject): (&'static str, Subject), more: Folded) -> bool {
         let mut folded = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_full = folded.len() >= MOST;
-        let mut key = (refused, subject);
+        let mut key = (action, subject);
         if is_full && !folded.contains_key(&key) {
             key.1 = Subject::Others;
         }
@@ -244,9 +266,25 @@ impl Refusals {
     }
 }
 
-async fn insert(db: &PgPool, folded: &BTreeMap<(Refused, Subject), Folded>) -> Result<(), sqlx::Error> {
+/// The account of a caller, or the token that is of none.
+fn account(caller: &Caller) -> Subject {
+    Subject::Account(caller.actor.kind.clone(), caller.account())
+}
+
+/// So many requests of a caller, of which this is one.
+fn by(caller: &Caller, count: u64, request: Option<&str>) -> Folded {
+    Folded {
+        count,
+        actor: Some(caller.actor.clone()),
+        organisation: caller.organisation(),
+        request: request.map(str::to_owned),
+        ..Folded::default()
+    }
+}
+
+async fn insert(db: &PgPool, folded: &Noted) -> Result<(), sqlx::Error> {
     let unknown = Actor { kind: "visitor".to_owned(), id: None, name: String::new() };
-    let rows = || folded.iter().map(|((refused, subject), folded)| (refused, subject.entity(), folded));
+    let rows = || folded.iter().map(|((action, subject), folded)| (*action, subject.entity(), folded));
     let actors: Vec<&Actor> =
         folded.values().map(|folded| folded.actor.as_ref().unwrap_or(&unknown)).collect();
     sqlx::query!(
@@ -257,7 +295,7 @@ async fn insert(db: &PgPool, folded: &BTreeMap<(Refused, Subject), Folded>) -> R
         &actors.iter().map(|actor| actor.kind.as_str()).collect::<Vec<_>>() as &[&str],
         &actors.iter().map(|actor| actor.id).collect::<Vec<_>>() as &[Option<Uuid>],
         &actors.iter().map(|actor| actor.name.as_str()).collect::<Vec<_>>() as &[&str],
-        &rows().map(|(refused, ..)| refused.action()).collect::<Vec<_>>() as &[&str],
+        &rows().map(|(action, ..)| action).collect::<Vec<_>>() as &[&str],
         &rows().map(|(_, (kind, _), _)| kind).collect::<Vec<_>>() as &[&str],
         &rows().map(|(_, (_, id), _)| id).collect::<Vec<_>>(),
         &rows().map(|(.., folded)| folded.organisation).collect::<Vec<_>>() as &[Option<OrganisationId>],
@@ -282,7 +320,7 @@ mod tests {
         }
         let folded = refusals.0.lock().unwrap();
         assert_eq!(folded.len(), MOST + 1);
-        let others = &folded[&(Refused::Login, Subject::Others)];
+        let others = &folded[&(Refused::Login.action(), Subject::Others)];
         assert_eq!((others.count, others.addresses.len()), (MOST as u64, MOST_NAMED));
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! What people switched off is no problem and has no line. It is listed apart ([`SwitchedOff`]).
 
+mod deprecated;
 mod destination;
 mod doubt;
 mod events;

@@ -82,6 +82,7 @@ pub(crate) fn sees<P>(visit: &Visit<P>, kind: Kind) -> bool {
         | Kind::LateDeliveries
         | Kind::Vacuum
         | Kind::NoisyOrganisation => Permission::ReadQueues,
+        Kind::DeprecatedOperation => Permission::ReadAudit,
         _ => Permission::ReadJobs,
     })
 }

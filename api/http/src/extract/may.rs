@@ -113,14 +113,10 @@ where
 /// Records a refused request by the pattern of its path, because the caller chooses the path itself.
 fn refused(app: &App, caller: &Caller, parts: &Parts) {
     let path = parts.extensions.get::<MatchedPath>().map_or("/", MatchedPath::as_str);
-    let organisation = match caller.scope.organisations() {
-        Some([only]) => Some(*only),
-        _ => None,
-    };
     let request = parts.extensions.get::<RequestId>().map(|id| id.0.to_string());
     app.services.metrics.refused(Refused::Request);
     let operation = format!("{} {path}", parts.method);
-    app.services.refusals.request(&caller.actor, caller.token, organisation, &operation, request.as_deref());
+    app.services.refusals.request(caller, &operation, request.as_deref());
 }
 
 fn context(caller: &Caller, parts: &Parts) -> Context {

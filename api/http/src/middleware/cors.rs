@@ -11,14 +11,14 @@ use axum::middleware::Next;
 use axum::response::Response;
 use http::header::{
     ACCESS_CONTROL_REQUEST_METHOD, ALLOW, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_MATCH,
-    IF_NONE_MATCH, LOCATION, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE,
+    IF_NONE_MATCH, LINK, LOCATION, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE,
 };
 use http::{HeaderName, Method};
 use longshore_kernel::origin::Origins;
 use tower::{Layer as _, ServiceExt as _};
 use tower_http::cors::{AllowOrigin, Any, CorsLayer};
 
-use super::{rate, request_id};
+use super::{deprecated, rate, request_id};
 use crate::download;
 use crate::extract::once::REPLAYED;
 use crate::paths::Paths;
@@ -58,6 +58,7 @@ pub fn of(origins: &Origins, paths: &Paths) -> Option<Arc<CorsLayer>> {
         .expose_headers([
             ALLOW,
             ETAG,
+            LINK,
             LOCATION,
             RETRY_AFTER,
             WWW_AUTHENTICATE,
@@ -67,6 +68,8 @@ pub fn of(origins: &Origins, paths: &Paths) -> Option<Arc<CorsLayer>> {
             download::ROWS,
             rate::STANDING,
             rate::POLICY,
+            deprecated::DEPRECATION,
+            deprecated::SUNSET,
         ])
         .max_age(MAX_AGE);
     Some(Arc::new(cors))

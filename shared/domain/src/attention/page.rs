@@ -27,6 +27,8 @@ pub enum Page {
     Webhooks(Option<&'static str>),
     /// Webhooks of this host.
     WebhooksAt(String),
+    /// Records of the audit with this action, by whomever.
+    Audit(&'static str),
     /// A record, by its type in the audit.
     Record(&'static str, Uuid),
 }

@@ -12,7 +12,7 @@ use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
 use longshore_kernel::word::plain;
 
-use super::{Counted, destination, doubt, events, partner, refused, reports, withheld};
+use super::{Counted, deprecated, destination, doubt, events, partner, refused, reports, withheld};
 use crate::order::attention::{self as orders, Counts, Silent};
 
 /// Webhooks that are looked at to name their hosts; the others are counted.
@@ -21,17 +21,19 @@ const NAMED: i64 = 50;
 /// All lines for a scope but those about the service, and what was counted for them.
 pub(super) async fn others(services: &Services, scope: &Scope) -> Result<(Vec<Line>, Counted), Problem> {
     let (db, now) = (&services.db, services.clock.now());
-    let (jobs, refused, withheld, unanswered, (of_orders, orders), webhooks, unwell, exhausted, late) = tokio::try_join!(
-        jobs::read(db, scope),
-        refused::lines(db, scope, now),
-        withheld::lines(db, scope),
-        partner::lines(db, scope, now),
-        of_orders(services, scope),
-        health::attention(db, scope),
-        health::unwell(db, scope, NAMED),
-        exhausted::read(db, scope, LISTED),
-        events::lines(db, scope, now),
-    )?;
+    let (jobs, refused, withheld, unanswered, (of_orders, orders), webhooks, unwell, exhausted, late, old) =
+        tokio::try_join!(
+            jobs::read(db, scope),
+            refused::lines(db, scope, now),
+            withheld::lines(db, scope),
+            partner::lines(db, scope, now),
+            of_orders(services, scope),
+            health::attention(db, scope),
+            health::unwell(db, scope, NAMED),
+            exhausted::read(db, scope, LISTED),
+            events::lines(db, scope, now),
+            deprecated::lines(db, scope, now),
+        )?;
     let mut lines: Vec<Line> = of_stuck(&jobs, now).into_iter().collect();
     lines.extend(destination::failing(&unwell, now));
     lines.extend(destination::exhausted(&exhausted, now));
@@ -41,6 +43,7 @@ pub(super) async fn others(services: &Services, scope: &Scope) -> Result<(Vec<Li
     lines.extend(withheld);
     lines.extend(unanswered);
     lines.extend(late);
+    lines.extend(old);
     lines.extend(jobs.behind.iter().map(|behind| of_behind(behind, now)));
     let named = i64::try_from(unwell.len()).map_err(Problem::internal)?;
     let sums = sums_of_webhooks(&webhooks, named).into_iter().chain(sums_of_jobs(&jobs));
