@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use longshore_http::app::App;
-use longshore_serve::Limits;
+use longshore_serve::{Limits, manager};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -23,23 +23,27 @@ pub async fn run(bind: SocketAddr, drain: Duration, app: App) -> anyhow::Result<
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let (stopping, closing) = (app.stopping.clone(), stop.clone());
     tokio::spawn(async move {
-        tokio::select! {
-            _ = terminate.recv() => {
-                stopping.cancel();
-                if !drain.is_zero() {
-                    tracing::info!(drain_s = drain.as_secs(), "no longer ready; the listener will close after the drain");
-                }
-                tokio::select! {
-                    () = tokio::time::sleep(drain) => {}
-                    _ = terminate.recv() => {}
-                    _ = interrupt.recv() => {}
-                }
+        let drains = tokio::select! {
+            _ = terminate.recv() => !drain.is_zero(),
+            _ = interrupt.recv() => false,
+        };
+        manager::stopping();
+        stopping.cancel();
+        if drains {
+            tracing::info!(
+                drain_s = drain.as_secs(),
+                "no longer ready; the listener will close after the drain"
+            );
+            tokio::select! {
+                () = tokio::time::sleep(drain) => {}
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
             }
-            _ = interrupt.recv() => stopping.cancel(),
         }
         closing.cancel();
     });
     tracing::info!(address = %listener.local_addr()?, "listening");
+    manager::ready();
     accept(listener, app, stop).await;
     tracing::info!("stopped");
     Ok(())

@@ -12,6 +12,7 @@ use longshore_domain::expedition::silence;
 use longshore_kernel::cause::causes;
 use longshore_kernel::ids::{WebhookId, WmsId};
 use longshore_kernel::queue::{Queue, control, process_of};
+use longshore_serve::manager;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{AbortHandle, JoinHandle};
 
@@ -141,10 +142,12 @@ pub async fn run(context: WorkerContext, work: &WorkSettings) -> anyhow::Result<
             tracing::error!(task, "a task that the worker needs has ended; the worker stops");
             let _ = told.set(task);
         }
+        manager::stopping();
         stop.cancel();
         Ok(())
     };
     tracing::info!("working");
+    manager::ready();
     monitor.run_with_signal(stopping).await?;
     context.stop.cancel();
     // first, so that others go on with what is left

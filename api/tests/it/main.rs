@@ -23,6 +23,7 @@ mod image;
 mod job;
 mod links;
 mod list;
+mod manager;
 mod metrics;
 mod migrate;
 mod openapi;

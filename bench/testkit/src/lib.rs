@@ -2,8 +2,9 @@
 //!
 //! Nothing here is part of the product. The modules, each of which imports only from earlier ones:
 //!
-//! - [`port`], [`process`], [`program`], [`client`]: free ports, child processes that end with their owner,
-//!   programs that a test runs to their end, and clients outside the service;
+//! - [`port`], [`process`], [`program`], [`manager`], [`client`]: free ports, child processes that end with
+//!   their owner, programs that a test runs to their end, what a service manager hears, and clients outside
+//!   the service;
 //! - [`receiver`]: an e-shop that receives webhooks, answers as instructed, and records requests;
 //!   [`signature`]: the check of a webhook's signature, by a library that is not ours;
 //! - [`wms`]: the system of a warehouse, which takes orders, keeps a book of them, and reports back;
@@ -16,6 +17,7 @@
 pub mod baselinker;
 pub mod client;
 pub mod little_redis;
+pub mod manager;
 pub mod port;
 pub mod process;
 pub mod program;

@@ -13,6 +13,7 @@
 
 mod answer;
 mod connection;
+pub mod manager;
 mod reader;
 mod requests;
 mod room;

@@ -7,6 +7,7 @@ mod expedition;
 mod handover;
 mod health;
 mod job;
+mod manager;
 mod outbound;
 mod partner;
 mod program;

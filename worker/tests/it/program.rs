@@ -1,4 +1,4 @@
-//! The program of the worker, for tests that kill it.
+//! The program of the worker, for tests that kill or stop it.
 
 use std::process::Command;
 
@@ -13,6 +13,11 @@ const KEY: &str = "test:BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=";
 
 /// Starts a process of the worker on the database of a test, and on queues with this prefix. Dropping it kills it (SIGKILL).
 pub(crate) fn start(options: &PgConnectOptions, prefix: &str, folder: &TempDir, name: &str) -> Process {
+    Process::start(command(options, prefix, folder), folder.path().join(format!("{name}.log"))).unwrap()
+}
+
+/// That process, not started yet.
+pub(crate) fn command(options: &PgConnectOptions, prefix: &str, folder: &TempDir) -> Command {
     let redis = redis_settings().unwrap();
     let mut worker = Command::new(env!("CARGO_BIN_EXE_longshore-worker"));
     worker
@@ -24,5 +29,5 @@ pub(crate) fn start(options: &PgConnectOptions, prefix: &str, folder: &TempDir, 
         .env("LONGSHORE_WEBHOOK_ALLOW_HTTP", "true")
         .env("LONGSHORE_WEBHOOK_ALLOW_SUBNETS", "127.0.0.0/8,::1/128")
         .env("LONGSHORE_WORKER_BIND", "127.0.0.1:0");
-    Process::start(worker, folder.path().join(format!("{name}.log"))).unwrap()
+    worker
 }
