@@ -132,6 +132,20 @@ pub(crate) fn npm(place: &Place, check: &str) -> anyhow::Result<PathBuf> {
     })
 }
 
+/// The folder of a Debian of the release of this system, with what our packages depend on; to be copied.
+pub(crate) fn debian() -> anyhow::Result<PathBuf> {
+    let release = fs::read_to_string("/etc/os-release")?;
+    let release = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="));
+    let release = release.context("/etc/os-release names no release")?;
+    let folder = installed(&format!("debian-{release}"), |folder| {
+        step(&format!("Installing a small Debian ({release})"));
+        let mut install = run::command("debootstrap");
+        install.args(["--variant=minbase", "--include=ca-certificates,systemd", release]);
+        run::run(install.arg(folder.join("root")))
+    })?;
+    Ok(folder.join("root"))
+}
+
 /// The folder of Prometheus and promtool, unless they are on the path. Unpacked from Debian's package instead of installed,
 /// so that no service of the system is started.
 pub(crate) fn prometheus() -> anyhow::Result<Option<PathBuf>> {

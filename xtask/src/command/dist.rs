@@ -1,8 +1,10 @@
-//! `dist`: the programs for release. Nothing of the place or the time goes into them: the same commit, toolchain and C
-//! compiler give the same bytes, wherever the checkout and the registry are.
+//! `dist`: the programs for release, and Debian packages of them. Nothing of the place or the time goes into them: the same
+//! commit, toolchain and C compiler give the same bytes, wherever the checkout and the registry are.
 //!
 //! Beside them are the list of what each is made of ([`list_parts`]), the checksums of all files, and the operator's signature of
 //! these.
+
+pub(crate) mod debian;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,14 +32,13 @@ pub(crate) fn dist(place: &Place) -> anyhow::Result<()> {
     step("Building (for release; it takes minutes)");
     let home = setting("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| std::env::home_dir().map(|home| home.join(".cargo"))).context("CARGO_HOME")?;
-    let time = place.command("git").args(["log", "-1", "--format=%ct"]).output().map(|time| time.stdout);
-    let time = String::from_utf8_lossy(&time.unwrap_or_default()).trim().to_owned();
+    let time = time(place);
     let folders = [(&place.root, "."), (&place.target, "target"), (&home, "cargo")];
     let mapped = |option: &str| {
         folders.map(|(folder, name)| format!("{option}={}={name}", folder.display())).join(" ")
     };
     let mut build = place.cargo(&["build", "--locked", "--profile", "dist"]);
-    build.env("SOURCE_DATE_EPOCH", if time.is_empty() { "0" } else { &time });
+    build.env("SOURCE_DATE_EPOCH", &time);
     build.env("RUSTFLAGS", mapped("--remap-path-prefix"));
     // what is C in the dependencies
     build.env("CFLAGS", mapped("-ffile-prefix-map"));
@@ -53,6 +54,11 @@ pub(crate) fn dist(place: &Place) -> anyhow::Result<()> {
     let compiler = place.command("rustc").arg("--version").output().map(|compiler| compiler.stdout);
     let compiler = String::from_utf8_lossy(&compiler.unwrap_or_default()).trim().to_owned();
     step(&format!("Built from {} with {compiler}", place.commit()));
+    if debian::can_be_made()? {
+        debian::make(place, "dist", &time, &out)?;
+    } else {
+        eprintln!("\n!!! SKIPPED: the Debian packages: dpkg-dev cannot be installed");
+    }
     list_parts(place, &time, &out)?;
     sum_up(&out)?;
     sign(place, &out)
@@ -112,4 +118,11 @@ fn sign(place: &Place, out: &Path) -> anyhow::Result<()> {
     let signed = sign.current_dir(out).status().context("minisign")?;
     ensure!(signed.success(), "minisign: {signed}");
     Ok(())
+}
+
+/// The time of the commit, in seconds since 1970.
+pub(crate) fn time(place: &Place) -> String {
+    let time = place.command("git").args(["log", "-1", "--format=%ct"]).output().map(|time| time.stdout);
+    let time = String::from_utf8_lossy(&time.unwrap_or_default()).trim().to_owned();
+    if time.is_empty() { "0".to_owned() } else { time }
 }

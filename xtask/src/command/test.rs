@@ -4,6 +4,7 @@
 //! database, the programs of the service) is made when the first one needs it. Those that only talk to a service, each to its
 //! own, run last and beside each other ([`Test::queue`]): they mostly wait.
 
+mod debian;
 mod outside;
 mod service;
 
@@ -36,7 +37,7 @@ type Queued = (String, Box<dyn FnOnce(&Test<'_>) -> anyhow::Result<()> + Send>);
 const ABREAST: usize = 3;
 
 /// The checks, by the names that `--only` takes.
-const CHECKS: [(&str, Check); 21] = [
+const CHECKS: [(&str, Check); 22] = [
     ("formatting", formatting),
     ("shell", shell),
     ("licences", licences),
@@ -58,6 +59,7 @@ const CHECKS: [(&str, Check); 21] = [
     ("compose", service::compose),
     ("chart", outside::chart),
     ("units", service::units),
+    ("debian", debian::packages),
 ];
 
 /// What `--quick` runs.
@@ -278,6 +280,9 @@ fn shell(test: &mut Test) -> anyhow::Result<()> {
             "deploy/docker/ready",
             "deploy/docker/secrets",
             "deploy/docker/roles.sh",
+            "deploy/debian/postinst",
+            "deploy/debian/prerm",
+            "deploy/debian/postrm",
         ];
         run::run(test.place.command("shellcheck").args(scripts))
     })
