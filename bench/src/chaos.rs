@@ -3,8 +3,9 @@
 //!
 //! A run is determined by its seed, which gives the plan of faults ([`plan`]). The parts:
 //!
-//! - [`site`]: two api and two worker processes, and [`server`]: a separate Postgres and Redis, each behind a
-//!   [`proxy`] that can simulate a bad network; damaged [`streams`] and [`transaction`]s that stay open;
+//! - [`crew`]: the processes of the service; [`site`]: two of each role on one machine, and [`server`]: a separate Postgres and
+//!   Redis, each behind a [`proxy`] that can simulate a bad network; damaged [`streams`] and [`transaction`]s that stay open;
+//! - [`company`]: all who take part beside the service;
 //! - [`fleet`]: destinations that misbehave, [`partners`]: partners that misbehave, [`warehouses`]: systems of
 //!   warehouses that misbehave;
 //! - [`load`]: the requests and the promises in their answers, sent by a [`caller`] that repeats unanswered
@@ -23,6 +24,9 @@
 
 mod caller;
 mod check;
+pub mod cluster;
+mod company;
+mod crew;
 mod fleet;
 mod load;
 mod minder;
@@ -41,40 +45,30 @@ pub mod table;
 mod transaction;
 mod warehouses;
 
-use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use futures::future::try_join_all;
 use http::Method;
-use longshore_kernel::access::Role as AccessRole;
 use longshore_kernel::share;
 use longshore_testkit::process::signal;
-use longshore_testkit::services;
 use longshore_testkit::stack::flush;
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
-use sqlx::Connection as _;
 use uuid::Uuid;
 
 use self::caller::{Caller, Request};
-use self::check::{Cast, Course, Emptied};
-use self::fleet::{Impostor, Misbehaviour, Shop};
-use self::load::Load;
-use self::minder::Minder;
-use self::neighbour::Neighbour;
-use self::orders::Merchant;
-use self::partners::Partner;
+use self::check::{Course, Emptied};
+use self::company::Company;
+use self::crew::{Member, Role};
+use self::fleet::Shop;
 pub use self::plan::Effort;
 use self::plan::{Fault, KILLS, Plan, Step, Which};
 use self::proxy::{Network, Proxy};
-use self::reading::Reading;
+use self::report::Injected;
 pub use self::report::Report;
-use self::report::{Check, Injected};
 use self::server::{Disk, Postgres};
-use self::site::{Member, Role, Site, connect};
-use self::warehouses::Warehouse;
+use self::site::Site;
 
 /// MiB for Postgres, and in addition for each minute of a run.
 const ROOM: u64 = 384;
@@ -107,58 +101,8 @@ async fn on(
     disk: &'static str,
     tell: &(impl Fn(String) + Sync),
 ) -> anyhow::Result<Report> {
-    let services = services::for_test(&site.postgres.url.as_str().parse()?)?;
-    let tenant = Tenant::create(&services, "Chaos").await?;
-    let token = tenant.token(&services, AccessRole::User).await?;
-    let bases = site.of(Role::Api).iter().map(|member| member.base_url.clone()).collect();
-    let caller = Caller::new(bases, &token)?;
-    let impostor = Impostor::open().await?;
-    let mut shops = Vec::new();
-    for (name, fields) in [
-        ("well", json!({})),
-        ("well and ordered", json!({ "ordered": true })),
-        (
-            "in batches, at a rate",
-            json!({ "batch": { "maxEvents": 50, "maxWaitMs": 300 }, "maxPerSecond": 20 }),
-        ),
-        ("in batches and ordered", json!({ "batch": { "maxEvents": 50 }, "ordered": true })),
-        (
-            "of some changes, and a part of each",
-            json!({ "criteria": { (check::OF_CHANGED): { "eq": "active" } }, "select": ["active"] }),
-        ),
-        (check::OF_ORGANISATION, json!({ "eshop": null, "organisation": tenant.organisation })),
-    ] {
-        shops.push(subscribe(&caller, &tenant, Shop::open(name, None).await?, &fields, None).await?);
-    }
-    let bases = site.of(Role::Api).iter().map(|member| member.base_url.clone()).collect();
-    let connector = Caller::new(bases, &tenant.eshop_token(&services).await?)?;
-    let plain = json!({});
-    let own = Shop::open("of a connector of the e-shop", None).await?;
-    shops.push(subscribe(&connector, &tenant, own, &plain, None).await?);
-    for how in Misbehaviour::ALL {
-        let shop = Shop::open(how.as_str(), Some(how)).await?;
-        shops.push(subscribe(&caller, &tenant, shop, &plain, None).await?);
-    }
-    for name in minder::NAMES {
-        shops.push(subscribe(&caller, &tenant, Shop::open(name, None).await?, &plain, None).await?);
-    }
-    let shop = Shop::open("bad certificate", None).await?;
-    shops.push(subscribe(&caller, &tenant, shop, &plain, Some(impostor.url())).await?);
-    let readings =
-        [Reading::open(&caller, &tenant, "one").await?, Reading::open(&caller, &tenant, "other").await?];
-    // which is true: the fake BaseLinker has just started to count
-    services::nothing_was_sent_before(&check::queues(site)?).await?;
-    let mut psql = connect(site).await?;
-    let carrier = orders::carrier(&mut psql).await?;
-    let partners = partners::open_all(&services, &caller, carrier).await?;
-    try_join_all(partners.iter().map(Partner::begin)).await?;
-    let neighbour = Neighbour::open(&services, &caller, &mut psql).await?;
-    let merchants = orders::open_all(&services, &caller, carrier, &mut psql).await?;
-    let warehouses = warehouses::open_all(&services, &caller, carrier).await?;
-    orders::attach(&mut psql, carrier).await?;
-    psql.close().await?;
-    let load = Load::prepare(caller, tenant).await?;
-    let minder = Minder::new(site, &load.caller, &shops)?;
+    let company = Company::open(site).await?;
+    let minder = company.minder(site)?;
     let redis_bytes = check::redis_bytes(site).await?;
 
     let plan = Plan::new(seed, effort);
@@ -166,10 +110,7 @@ async fn on(
     let until = started + effort.faults;
     let hands = Hands {
         site,
-        load: &load,
-        shops: &shops,
-        partners: &partners,
-        warehouses: &warehouses,
+        company: &company,
         started,
         until,
         injected: Mutex::default(),
@@ -177,13 +118,7 @@ async fn on(
         tell,
     };
     tokio::try_join!(
-        load.offer(seed, until),
-        minder.mind(seed, until),
-        try_join_all(readings.iter().zip(1..).map(|(one, n)| one.read(&load.caller, seed + n, until))),
-        neighbour.flood(seed, until),
-        orders::sell(&merchants, seed, until),
-        warehouses::trade(&warehouses, seed, 0, until),
-        try_join_all(partners.iter().map(|partner| partner.work(seed, until))),
+        company.play(&minder, seed, until),
         hands.work(&plan.processes),
         hands.work(&plan.servers),
         hands.work(&plan.destinations),
@@ -195,100 +130,27 @@ async fn on(
     let mut faults = hands.injected.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     faults.sort_by(|a, b| a.at.total_cmp(&b.at));
     let emptied = hands.emptied.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let ended = Instant::now();
+    let seconds = started.elapsed().as_secs_f64();
     tell(format!("{} faults; waiting until all is quiet", faults.len()));
 
-    // the owner of the shop with the bad certificate corrects its address
-    let (webhook, shop) = shops.last().context("there is no shop")?;
-    let correct = json!({ "destination": shop.url() }).to_string();
-    let correct = Request::new(Method::PUT, format!("/api/eshop-webhook/{webhook}"), correct);
-    load.caller.ask(&correct, &[200]).await?;
-    try_join_all(partners.iter().map(Partner::be_well)).await?;
-    neighbour.be_well();
-    warehouses.iter().for_each(Warehouse::be_well);
-    let mut left = Vec::from_iter(check::be_quiet(site, QUIET_WITHIN).await?);
-    let quiet_after = ended.elapsed().as_secs_f64();
-    let last_test = minder.conclude().await?;
-    partners::conclude(&partners).await?;
-    orders::conclude(&merchants).await?;
-    warehouses::conclude(&warehouses).await?;
-    check::run_nightly_comparison(site).await?;
-    left.extend(check::be_quiet(site, QUIET_WITHIN).await?);
-
-    // the stock counts of partners' e-shops are jobs like the others
-    for partner in &partners {
-        load.promises().jobs.append(&mut partner.promises().counts);
-    }
-    let course = Course { began: started, redis_bytes, emptied, stalls: stalls(started, &faults), last_test };
-    let cast = Cast {
-        load: &load,
-        shops: &shops,
-        partners: &partners,
-        minder: &minder,
-        neighbour: &neighbour,
-        merchants: &merchants,
-        warehouses: &warehouses,
+    let rest = company.rest(site, &minder).await?;
+    let quiet_after = rest.after;
+    let course = Course {
+        began: started,
+        redis_bytes,
+        emptied,
+        stalls: stalls(started, &faults),
+        last_test: rest.last_test,
+        to_postgres: Some(&site.to_postgres),
     };
-    try_join_all(readings.iter().map(|one| one.conclude(&load.caller))).await?;
-    let mut checks = check::all(site, cast, &course).await?;
-    checks.extend(reading::check(&mut connect(site).await?, &readings).await?);
-    checks.insert(0, Check::new("all comes to rest", 1, left));
-    let believed = impostor.believed();
-    let found = (believed > 0).then(|| format!("{believed} times")).into_iter().collect();
-    checks.push(Check::new("no client trusted a certificate without a known issuer", 1, found));
-    let moments: Vec<Instant> = shops[0].1.book().moments.iter().map(|(_, moment)| *moment).collect();
+    let mut checks = company.checks(site, &minder, &course, rest).await?;
+    let moments = company.moments();
     for fault in &mut faults {
         fault.pause = silence(&moments, started, fault);
     }
-    checks.extend(set_back::act(site, &warehouses, seed, tell).await?);
-    let mut psql = connect(site).await?;
-    let changes: i64 = sqlx::query_scalar("SELECT count(*) FROM event").fetch_one(&mut psql).await?;
-    let duplicates = shops.iter().map(|(_, shop)| (shop.name.clone(), shop.book().duplicates()));
-    let (promises, deeds) = (load.promises(), minder.deeds());
-    let books: Vec<_> = merchants.iter().map(Merchant::book).collect();
-    let sum = |of: fn(&orders::Book) -> u64| books.iter().map(|book| of(book)).sum::<u64>();
-    let of_warehouses =
-        |of: fn(&warehouses::Book) -> u64| warehouses.iter().map(|one| of(&one.book())).sum::<u64>();
-    let promised = BTreeMap::from([
-        ("names", promises.names.len() as u64),
-        ("products", promises.created.len() as u64),
-        ("jobs", promises.jobs.len() as u64),
-        ("repeats", promises.repeated),
-        ("keys with another body", promises.contradicted),
-        ("syncs broken off", promises.broken_off),
-        ("rotations", deeds.rotations),
-        ("pauses", deeds.pauses.len() as u64),
-        ("tests", deeds.tests.len() as u64),
-        ("redeliveries", (deeds.redeliveries.len() + deeds.redelivery_jobs.len()) as u64),
-        ("recoveries", deeds.recoveries.len() as u64),
-        ("orders", sum(|book| (book.orders.len() + book.deleted.len()) as u64)),
-        ("operations on orders", sum(|book| book.done)),
-        ("refusals because of a status", sum(|book| book.refused)),
-        ("jobs of orders and their stocks", sum(|book| book.jobs.len() as u64)),
-        ("orders of warehouses", of_warehouses(|book| book.orders.len() as u64)),
-        ("operations on orders of warehouses", of_warehouses(|book| book.done)),
-        ("reports of warehouses", of_warehouses(|book| book.reports.len() as u64)),
-        ("jobs of the neighbour", neighbour.jobs().len() as u64),
-        (
-            "syncs and send-outs of partners",
-            partners.iter().map(|one| one.promises().syncs.len() as u64).sum(),
-        ),
-    ]);
-    Ok(Report {
-        seed,
-        seconds: (ended - started).as_secs_f64(),
-        disk,
-        faults,
-        answers: load.caller.tally().answers.clone(),
-        neighbour: neighbour.caller.tally().answers.clone(),
-        partners: partners::synced(&partners).flat_map(|partner| partner.serves.book().figures).collect(),
-        promised,
-        changes: changes.unsigned_abs(),
-        webhooks: (shops.len() + neighbour.shops.len()) as u64,
-        duplicates: duplicates.collect(),
-        quiet_after,
-        checks,
-    })
+    checks.extend(set_back::act(site, &company.warehouses, seed, tell).await?);
+    let played = company.played(site, &minder).await?;
+    Ok(Report { seed, seconds, disk, faults, played, quiet_after, checks })
 }
 
 /// Creates a webhook for all events.
@@ -349,10 +211,7 @@ fn silence(moments: &[Instant], started: Instant, fault: &Injected) -> Option<f6
 /// Injects faults.
 struct Hands<'r, T> {
     site: &'r Site,
-    load: &'r Load,
-    shops: &'r [(Uuid, Shop)],
-    partners: &'r [Partner],
-    warehouses: &'r [Warehouse],
+    company: &'r Company,
     started: Instant,
     until: Instant,
     injected: Mutex<Vec<Injected>>,
@@ -398,7 +257,7 @@ impl<T: Fn(String) + Sync> Hands<'_, T> {
             Fault::KillWorkers(lasts) => {
                 // each worker with one of these products gets the same chunk after each kill; while Postgres
                 // is away, any chunk
-                let locked = transaction::lock(self.site, self.load.switched()?).await;
+                let locked = transaction::lock(self.site, self.company.load.switched()?).await;
                 for _ in 0..KILLS {
                     tokio::time::sleep(*lasts / KILLS).await;
                     for worker in self.site.of(Role::Worker) {
@@ -437,11 +296,11 @@ impl<T: Fn(String) + Sync> Hands<'_, T> {
             Fault::CrashPostgres => crash(postgres).await,
             Fault::FullDisk(lasts) => {
                 // a limited file size is not a full disk: Postgres reports it as an internal error
-                self.load.caller.excuse(postgres.disk == Disk::Limited);
+                self.company.load.caller.excuse(postgres.disk == Disk::Limited);
                 postgres.fill_disk().await?;
                 tokio::time::sleep(*lasts).await;
                 postgres.free_disk().await?;
-                self.load.caller.excuse(false);
+                self.company.load.caller.excuse(false);
                 Ok(())
             }
             Fault::Snapshot(lasts) => {
@@ -453,19 +312,23 @@ impl<T: Fn(String) + Sync> Hands<'_, T> {
                 Ok(())
             }
             Fault::Misbehave(how, lasts) => {
-                let shop =
-                    self.shops.iter().find(|(_, shop)| shop.how == Some(*how)).context("no such shop")?;
+                let shop = self
+                    .company
+                    .shops
+                    .iter()
+                    .find(|(_, shop)| shop.how == Some(*how))
+                    .context("no such shop")?;
                 shop.1.misbehave(Some(*how));
                 tokio::time::sleep(*lasts).await;
                 shop.1.misbehave(None);
                 Ok(())
             }
             Fault::Mischief(how, lasts) => {
-                let partner = self.partners.iter().find(|partner| partner.serves.does(*how));
+                let partner = self.company.partners.iter().find(|partner| partner.serves.does(*how));
                 partner.context("no such partner")?.misbehave(*how, *lasts).await
             }
             Fault::Trouble(how, lasts) => {
-                let warehouse = self.warehouses.iter().find(|warehouse| warehouse.does(*how));
+                let warehouse = self.company.warehouses.iter().find(|warehouse| warehouse.does(*how));
                 warehouse.context("no such warehouse")?.misbehave(*how, *lasts).await;
                 Ok(())
             }

@@ -12,20 +12,21 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use longshore_kernel::config::RedisSettings;
 use longshore_kernel::queue::{Queue, Queues};
-use longshore_testkit::client;
 use longshore_testkit::world::Tenant;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 pub(crate) use self::webhooks::{OF_CHANGED, OF_ORGANISATION};
+use super::crew::{Crew, connect};
 use super::fleet::Shop;
 use super::load::{Load, PromisedJob, Promises};
 use super::minder::Minder;
 use super::neighbour::Neighbour;
 use super::orders::Merchant;
 use super::partners::Partner;
+use super::proxy::Proxy;
 use super::report::Check;
-use super::site::{Site, connect};
+
 use super::warehouses::Warehouse;
 
 /// The interval of checking whether all work is done.
@@ -42,7 +43,7 @@ const CONNECTIONS: i64 = 32 + 8 + 4 + 4;
 
 /// Facts about a run that the checks need besides its participants.
 #[derive(Debug)]
-pub(crate) struct Course {
+pub(crate) struct Course<'r> {
     /// When the first fault could occur.
     pub(crate) began: Instant,
     /// The memory of Redis at that time.
@@ -53,6 +54,8 @@ pub(crate) struct Course {
     pub(crate) stalls: Vec<(Instant, Instant)>,
     /// The webhook-id of the last test.
     pub(crate) last_test: Uuid,
+    /// What carries the connections of the service to Postgres, if it can count them.
+    pub(crate) to_postgres: Option<&'r Proxy>,
 }
 
 /// Redis was emptied at some moment in this period.
@@ -63,18 +66,18 @@ pub(crate) struct Emptied {
 }
 
 /// The memory that Redis uses, in bytes.
-pub(crate) async fn redis_bytes(site: &Site) -> anyhow::Result<u64> {
-    let mut redis = client::redis(&site.redis.url).await?;
+pub(crate) async fn redis_bytes(crew: &Crew) -> anyhow::Result<u64> {
+    let mut redis = queues(crew)?.connection();
     let info: String = redis::cmd("INFO").arg("memory").query_async(&mut redis).await?;
     let used =
         info.lines().find_map(|line| line.strip_prefix("used_memory:")).context("there is no used_memory")?;
     Ok(used.trim().parse()?)
 }
 
-/// The queues of the site, without the proxy.
-pub(crate) fn queues(site: &Site) -> anyhow::Result<Queues> {
+/// The queues of the service.
+pub(crate) fn queues(crew: &Crew) -> anyhow::Result<Queues> {
     // the default prefix of the service
-    let settings = RedisSettings { redis_url: site.redis.url.clone(), queue_prefix: "longshore:".to_owned() };
+    let settings = RedisSettings { redis_url: crew.redis_url.clone(), queue_prefix: "longshore:".to_owned() };
     Ok(Queues::open(&settings)?)
 }
 
@@ -100,16 +103,16 @@ pub(crate) async fn hurry(psql: &mut PgConnection) -> anyhow::Result<()> {
 
 /// Starts the nightly comparison of the quantities at partners with the available ones. It corrects a count
 /// that a frozen worker sent last, which a partner cannot distinguish from a new one.
-pub(crate) async fn run_nightly_comparison(site: &Site) -> anyhow::Result<()> {
-    let mut psql = connect(site).await?;
+pub(crate) async fn run_nightly_comparison(crew: &Crew) -> anyhow::Result<()> {
+    let mut psql = connect(crew).await?;
     sqlx::query("UPDATE stock_send_out SET compare_at = now()").execute(&mut psql).await?;
     Ok(())
 }
 
 /// Makes all waiting work due, and waits until nothing is left to do; returns the work that remains.
-pub(crate) async fn be_quiet(site: &Site, within: Duration) -> anyhow::Result<Option<String>> {
-    let mut psql = connect(site).await?;
-    let queues = queues(site)?;
+pub(crate) async fn be_quiet(crew: &Crew, within: Duration) -> anyhow::Result<Option<String>> {
+    let mut psql = connect(crew).await?;
+    let queues = queues(crew)?;
     let (until, mut quiet_since) = (Instant::now() + within, None);
     loop {
         hurry(&mut psql).await?;
@@ -174,9 +177,9 @@ pub(crate) struct Cast<'r> {
 }
 
 /// All invariants.
-pub(crate) async fn all(site: &Site, cast: Cast<'_>, course: &Course) -> anyhow::Result<Vec<Check>> {
+pub(crate) async fn all(crew: &Crew, cast: Cast<'_>, course: &Course<'_>) -> anyhow::Result<Vec<Check>> {
     let Cast { load, shops, partners, minder, neighbour, merchants, warehouses } = cast;
-    let mut psql = connect(site).await?;
+    let mut psql = connect(crew).await?;
     let mut checks = Vec::new();
     for (name, caller) in [
         ("no answer but success, 503 with Retry-After, or none", &load.caller),
@@ -189,7 +192,7 @@ pub(crate) async fn all(site: &Site, cast: Cast<'_>, course: &Course) -> anyhow:
         let mut answers = Check::new(name, tally.answers.values().sum(), tally.violations.clone());
         answers.violations = tally.violated;
         for evidence in &mut answers.evidence {
-            evidence.push_str(&said_of(site, evidence)?);
+            evidence.push_str(&said_of(crew, evidence)?);
         }
         checks.push(answers);
     }
@@ -218,25 +221,25 @@ pub(crate) async fn all(site: &Site, cast: Cast<'_>, course: &Course) -> anyhow:
     *minder.deeds() = deeds;
     checks.extend(kept?);
     checks.extend(partners::all(&mut psql, partners, course).await?);
-    checks.extend(orders::all(site, &mut psql, merchants).await?);
+    checks.extend(orders::all(crew, &mut psql, merchants).await?);
     checks.extend(warehouses::all(&mut psql, warehouses).await?);
     checks.extend(rows(&mut psql).await?);
-    checks.extend(servers(site, &mut psql, course).await?);
-    checks.push(panics(site)?);
+    checks.extend(servers(crew, &mut psql, course).await?);
+    checks.push(panics(crew)?);
     Ok(checks)
 }
 
 /// What holds after Postgres was set back.
-pub(crate) async fn after_a_set_back(site: &Site, warehouses: &[Warehouse]) -> anyhow::Result<Vec<Check>> {
-    let mut psql = connect(site).await?;
+pub(crate) async fn after_a_set_back(crew: &Crew, warehouses: &[Warehouse]) -> anyhow::Result<Vec<Check>> {
+    let mut psql = connect(crew).await?;
     let shops: Vec<_> =
         warehouses.iter().map(|one| (one.tenant.organisation.get(), one.shops.as_slice())).collect();
     let mut checks = vec![
         warehouses::after_a_set_back(&mut psql, warehouses).await?,
         webhooks::derived(&mut psql, &shops).await?,
     ];
-    checks.extend(orders::rules(site, &mut psql).await?);
-    checks.push(panics(site)?);
+    checks.extend(orders::rules(crew, &mut psql).await?);
+    checks.push(panics(crew)?);
     for check in &mut checks {
         check.name.insert_str(0, "after a set-back: ");
     }
@@ -245,7 +248,7 @@ pub(crate) async fn after_a_set_back(site: &Site, warehouses: &[Warehouse]) -> a
 
 /// The flood of one organisation must not take from the share of another. While Postgres does not answer, the
 /// requests of any organisation pile up, and may exceed its own share.
-fn not_crowded_out(load: &Load, course: &Course) -> Check {
+fn not_crowded_out(load: &Load, course: &Course<'_>) -> Check {
     let tally = load.caller.tally();
     let in_a_stall = |at: &Instant| course.stalls.iter().any(|(from, until)| (from..=until).contains(&at));
     let crowded_out = tally.crowded_out.iter().filter(|(at, _)| !in_a_stall(at));
@@ -430,7 +433,7 @@ async fn rows(psql: &mut PgConnection) -> anyhow::Result<Vec<Check>> {
     Ok(checks)
 }
 
-async fn servers(site: &Site, psql: &mut PgConnection, course: &Course) -> anyhow::Result<Vec<Check>> {
+async fn servers(crew: &Crew, psql: &mut PgConnection, course: &Course<'_>) -> anyhow::Result<Vec<Check>> {
     let sessions: Vec<(String, String, i64)> = sqlx::query_as(
         "SELECT application_name, coalesce(state, 'none'), count(*) FROM pg_stat_activity
          WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND application_name LIKE 'longshore-%'
@@ -439,8 +442,8 @@ async fn servers(site: &Site, psql: &mut PgConnection, course: &Course) -> anyho
     .fetch_all(&mut *psql)
     .await?;
     let all: i64 = sessions.iter().map(|(_, _, count)| count).sum();
-    let members = i64::try_from(site.members().count())?;
-    let (proxied, most) = (i64::try_from(site.to_postgres.open())?, CONNECTIONS * members);
+    let members = i64::try_from(crew.members().count())?;
+    let most = CONNECTIONS * members;
     let mut wrong: Vec<String> = sessions
         .iter()
         .filter(|(_, state, _)| state.starts_with("idle in transaction"))
@@ -449,14 +452,16 @@ async fn servers(site: &Site, psql: &mut PgConnection, course: &Course) -> anyho
     if all > most {
         wrong.push(format!("{all} sessions of the service, of at most {most}"));
     }
-    // processes may open or close connections between the two queries
-    if all.abs_diff(proxied) > members.unsigned_abs() {
+    // processes may open or close connections between the two looks
+    if let Some(proxied) = course.to_postgres.map(|proxy| i64::try_from(proxy.open())).transpose()?
+        && all.abs_diff(proxied) > members.unsigned_abs()
+    {
         wrong.push(format!("{all} sessions, but {proxied} connections of the service"));
     }
     let connections =
         Check::new("connections to Postgres are back where they were", all.unsigned_abs(), wrong);
 
-    let (bytes, queues) = (redis_bytes(site).await?, queues(site)?);
+    let (bytes, queues) = (redis_bytes(crew).await?, queues(crew)?);
     let mut wrong = Vec::new();
     if bytes > course.redis_bytes + REDIS_SLACK {
         wrong.push(format!("{bytes} bytes, {} before", course.redis_bytes));
@@ -472,11 +477,11 @@ async fn servers(site: &Site, psql: &mut PgConnection, course: &Course) -> anyho
 }
 
 /// The log lines about the request that a piece of evidence names.
-fn said_of(site: &Site, evidence: &str) -> anyhow::Result<String> {
+fn said_of(crew: &Crew, evidence: &str) -> anyhow::Result<String> {
     let id = evidence.split_once("\"requestId\":\"").and_then(|(_, rest)| rest.split('"').next());
     let Some(id) = id.filter(|id| !id.is_empty()) else { return Ok(String::new()) };
     let mut said = String::new();
-    for member in site.members() {
+    for member in crew.members() {
         for line in std::fs::read_to_string(member.log())?.lines().filter(|line| line.contains(id)) {
             _ = write!(said, "\n                {}: {line}", member.name);
         }
@@ -485,9 +490,9 @@ fn said_of(site: &Site, evidence: &str) -> anyhow::Result<String> {
 }
 
 /// Checks that no process of the service panicked.
-fn panics(site: &Site) -> anyhow::Result<Check> {
+fn panics(crew: &Crew) -> anyhow::Result<Check> {
     let (mut lines, mut found) = (0, HashSet::new());
-    for member in site.members() {
+    for member in crew.members() {
         for line in std::fs::read_to_string(member.log())?.lines() {
             lines += 1;
             if line.contains("panicked at") {

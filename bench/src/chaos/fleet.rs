@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -148,9 +148,9 @@ impl Refusals {
 }
 
 impl Shop {
-    /// Opens a destination.
-    pub(crate) async fn open(name: &str, how: Option<Misbehaviour>) -> io::Result<Self> {
-        let receiver = Receiver::counting().await?;
+    /// Opens a destination at an address.
+    pub(crate) async fn open(at: Ipv4Addr, name: &str, how: Option<Misbehaviour>) -> io::Result<Self> {
+        let receiver = Receiver::counting_at((at, 0).into()).await?;
         let state = Arc::new(State {
             elsewhere: receiver.url("/elsewhere"),
             misbehaves: Mutex::default(),
@@ -300,13 +300,13 @@ impl State {
 /// A destination with a self-signed certificate, to which nothing should be sent.
 #[derive(Debug)]
 pub(crate) struct Impostor {
-    port: u16,
+    address: SocketAddr,
     believed: Arc<Mutex<u64>>,
     accepting: JoinHandle<()>,
 }
 
 impl Impostor {
-    pub(crate) async fn open() -> anyhow::Result<Self> {
+    pub(crate) async fn open(at: Ipv4Addr) -> anyhow::Result<Self> {
         _ = rustls::crypto::ring::default_provider().install_default();
         // for localhost and 127.0.0.1, valid for a hundred years, signed by itself
         let certificate = CertificateDer::from_pem_slice(include_bytes!("../../data/self_signed.pem"))?;
@@ -316,8 +316,8 @@ impl Impostor {
             .with_single_cert(vec![certificate], key)
             .context("the certificate")?;
         let acceptor = TlsAcceptor::from(Arc::new(config));
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        let port = listener.local_addr()?.port();
+        let listener = TcpListener::bind((at, 0)).await?;
+        let address = listener.local_addr()?;
         let believed = Arc::new(Mutex::new(0));
         let counter = Arc::clone(&believed);
         let accepting = tokio::spawn(async move {
@@ -331,12 +331,12 @@ impl Impostor {
                 });
             }
         });
-        Ok(Self { port, believed, accepting })
+        Ok(Self { address, believed, accepting })
     }
 
     /// Its URL.
     pub(crate) fn url(&self) -> String {
-        format!("https://127.0.0.1:{}/", self.port)
+        format!("https://{}/", self.address)
     }
 
     /// The number of requests it received.

@@ -17,9 +17,9 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::caller::{Caller, Reply, Request};
+use super::crew::{Crew, connect};
 use super::fleet::Shop;
 use super::load::{id_of, key, pause};
-use super::site::{Site, connect};
 
 /// The destination of the webhook whose secret is rotated; it also gets tests and redeliveries.
 pub(crate) const ROTATED: &str = "rotates its secret";
@@ -72,7 +72,7 @@ pub(crate) struct Deeds {
 /// The operator of the webhooks; see the module.
 #[derive(Debug)]
 pub(crate) struct Minder<'r> {
-    site: &'r Site,
+    crew: &'r Crew,
     caller: &'r Caller,
     rotated: &'r (Uuid, Shop),
     paused: &'r (Uuid, Shop),
@@ -86,10 +86,10 @@ pub(crate) fn find<'s>(shops: &'s [(Uuid, Shop)], name: &str) -> anyhow::Result<
 }
 
 impl<'r> Minder<'r> {
-    pub(crate) fn new(site: &'r Site, caller: &'r Caller, shops: &'r [(Uuid, Shop)]) -> anyhow::Result<Self> {
+    pub(crate) fn new(crew: &'r Crew, caller: &'r Caller, shops: &'r [(Uuid, Shop)]) -> anyhow::Result<Self> {
         let [rotated, paused, given_up] = NAMES.map(|name| find(shops, name));
         let (rotated, paused, given_up) = (rotated?, paused?, given_up?);
-        Ok(Self { site, caller, rotated, paused, given_up, deeds: Mutex::default() })
+        Ok(Self { crew, caller, rotated, paused, given_up, deeds: Mutex::default() })
     }
 
     /// The promises so far.
@@ -247,7 +247,7 @@ impl<'r> Minder<'r> {
 
     /// Makes the retries of refused deliveries due now.
     async fn hurry(&self) -> anyhow::Result<()> {
-        let mut psql = connect(self.site).await?;
+        let mut psql = connect(self.crew).await?;
         let hurry = "UPDATE delivery SET next_attempt_at = now()
                      WHERE webhook_id = $1 AND attempt_count > 0 AND next_attempt_at > now()";
         sqlx::query(hurry).bind(self.given_up.0).execute(&mut psql).await?;

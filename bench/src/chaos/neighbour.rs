@@ -6,6 +6,7 @@
 //! as usual. Most of its requests change nothing, so that few deliveries are left at the end.
 
 use std::fmt::Write as _;
+use std::net::Ipv4Addr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -68,11 +69,12 @@ fn row(number: usize, name: &str) -> String {
 }
 
 impl Neighbour {
-    /// Creates it with its products and webhooks.
+    /// Creates it with its products and webhooks, whose destinations are at an address.
     pub(crate) async fn open(
         services: &Services,
         caller: &Caller,
         psql: &mut PgConnection,
+        at: Ipv4Addr,
     ) -> anyhow::Result<Self> {
         let tenant = Tenant::create(services, "Noisy neighbour").await?;
         let caller = caller.flooding(&tenant.token(services, Role::User).await?)?;
@@ -86,7 +88,8 @@ impl Neighbour {
         .await?;
         let mut shops = Vec::new();
         for number in 1..=WEBHOOKS {
-            let shop = Shop::open(&format!("of the neighbour, {number}"), Some(Misbehaviour::Hang)).await?;
+            let shop =
+                Shop::open(at, &format!("of the neighbour, {number}"), Some(Misbehaviour::Hang)).await?;
             shops.push(subscribe(&caller, &tenant, shop, &json!({}), None).await?);
         }
         let mut neighbour = Self { caller, tenant, shops, products: Vec::new(), jobs: Mutex::default() };

@@ -15,6 +15,7 @@ mod import;
 mod together;
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::Ipv4Addr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -134,12 +135,13 @@ pub(crate) async fn attach(psql: &mut PgConnection, carrier: Uuid) -> anyhow::Re
     Ok(())
 }
 
-/// Opens all of them. The webhooks of the first differ in what they subscribe to.
+/// Opens all of them, with destinations at an address. The webhooks of the first differ in what they subscribe to.
 pub(crate) async fn open_all(
     services: &Services,
     caller: &Caller,
     carrier: Uuid,
     psql: &mut PgConnection,
+    at: Ipv4Addr,
 ) -> anyhow::Result<Vec<Merchant>> {
     let subscriptions: [&[&[&str]]; 2] = [
         &[&["*"], &["expedition_status_change"], &["expedition_booked_change", "expedition_deleted"]],
@@ -152,7 +154,8 @@ pub(crate) async fn open_all(
         let warehouse = caller.with_token(&tenant.token(services, Role::Admin).await?)?;
         let mut shops = Vec::new();
         for events in events {
-            let shop = Shop::open(&format!("of merchant {number}, {}", events.join(", ")), None).await?;
+            let name = format!("of merchant {number}, {}", events.join(", "));
+            let shop = Shop::open(at, &name, None).await?;
             shops.push(
                 subscribe_to(&user, &tenant, shop, events, &json!({ "ordered": *events == ["*"] }), None)
                     .await?,

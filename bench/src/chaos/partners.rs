@@ -17,6 +17,7 @@ mod feed;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::fmt::Write as _;
+use std::net::Ipv4Addr;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -201,17 +202,18 @@ pub(crate) struct Partner {
 }
 
 /// Opens all of them: a feed for each misbehaviour of feeds, and a BaseLinker account that several e-shops
-/// share.
+/// share. They listen at an address.
 pub(crate) async fn open_all(
     services: &Services,
     caller: &Caller,
     carrier: Uuid,
+    at: Ipv4Addr,
 ) -> anyhow::Result<Vec<Partner>> {
     let mut wanted: Vec<(&str, Arc<dyn Serves>)> = Vec::new();
     for how in feed::Mischief::ALL {
-        wanted.push((how.as_str(), Arc::new(Feed::open(how).await?)));
+        wanted.push((how.as_str(), Arc::new(Feed::open(at, how).await?)));
     }
-    let account: Arc<dyn Serves> = Arc::new(Account::open().await?);
+    let account: Arc<dyn Serves> = Arc::new(Account::open(at).await?);
     wanted.extend(baselinker::NAMES.map(|name| (name, Arc::clone(&account))));
     let open = (0..).zip(wanted).map(async |(number, (name, serves))| {
         let tenant = Tenant::create(services, &format!("Partner: {name}")).await?;

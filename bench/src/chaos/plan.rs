@@ -15,10 +15,11 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
 use rand::{Rng as _, SeedableRng as _};
 
+use super::crew::Role;
 use super::fleet::Misbehaviour;
 use super::partners::Mischief;
 use super::proxy::Network;
-use super::site::{PROCESSES, Role};
+use super::site::PROCESSES;
 use super::streams::Damage;
 use super::warehouses::Trouble;
 

@@ -36,6 +36,14 @@ impl Check {
     }
 }
 
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = if self.holds() { "ok" } else { "BROKEN" };
+        writeln!(f, "{verdict:<11} {} ({} of {} break it)", self.name, self.violations, self.looked_at)?;
+        self.evidence.iter().try_for_each(|evidence| writeln!(f, "              {evidence}"))
+    }
+}
+
 /// An injected fault.
 #[derive(Debug, Clone, Serialize)]
 pub struct Injected {
@@ -52,17 +60,9 @@ pub struct Injected {
     pub pause: Option<f64>,
 }
 
-/// The report of a run, printed for people and stored as JSON.
-#[derive(Debug, Clone, Serialize)]
-pub struct Report {
-    /// The seed of the run.
-    pub seed: u64,
-    /// How long faults were injected, in seconds.
-    pub seconds: f64,
-    /// How the full disk was created.
-    pub disk: &'static str,
-    /// The faults, in order.
-    pub faults: Vec<Injected>,
+/// What was asked and answered in a run.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Played {
     /// The number of answers by status, and of requests without one.
     pub answers: BTreeMap<String, u64>,
     /// The promises.
@@ -77,6 +77,33 @@ pub struct Report {
     pub neighbour: BTreeMap<String, u64>,
     /// The number of requests during the misbehaviour of each partner.
     pub partners: BTreeMap<String, u64>,
+}
+
+impl fmt::Display for Played {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "answers     {}", listed(&self.answers))?;
+        writeln!(f, "neighbour   {}", listed(&self.neighbour))?;
+        writeln!(f, "promised    {}", listed(&self.promised))?;
+        writeln!(f, "webhooks    {} changes to {} webhooks", self.changes, self.webhooks)?;
+        writeln!(f, "delivered again  {}", listed(&self.duplicates))?;
+        writeln!(f, "partners    {}", listed(&self.partners))
+    }
+}
+
+/// The report of a run, printed for people and stored as JSON.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// The seed of the run.
+    pub seed: u64,
+    /// How long faults were injected, in seconds.
+    pub seconds: f64,
+    /// How the full disk was created.
+    pub disk: &'static str,
+    /// The faults, in order.
+    pub faults: Vec<Injected>,
+    /// What was asked and answered meanwhile.
+    #[serde(flatten)]
+    pub played: Played,
     /// The time from the last fault until all work was done, in seconds.
     pub quiet_after: f64,
     /// The invariants.
@@ -126,24 +153,9 @@ impl fmt::Display for Report {
             }
             writeln!(f)?;
         }
-        writeln!(f, "answers     {}", listed(&self.answers))?;
-        writeln!(f, "neighbour   {}", listed(&self.neighbour))?;
-        writeln!(f, "promised    {}", listed(&self.promised))?;
-        writeln!(f, "webhooks    {} changes to {} webhooks", self.changes, self.webhooks)?;
-        writeln!(f, "delivered again  {}", listed(&self.duplicates))?;
-        writeln!(f, "partners    {}", listed(&self.partners))?;
+        write!(f, "{}", self.played)?;
         writeln!(f, "disk        {}", self.disk)?;
-        for check in &self.checks {
-            let verdict = if check.holds() { "ok" } else { "BROKEN" };
-            writeln!(
-                f,
-                "{verdict:<11} {} ({} of {} break it)",
-                check.name, check.violations, check.looked_at
-            )?;
-            for evidence in &check.evidence {
-                writeln!(f, "              {evidence}")?;
-            }
-        }
+        self.checks.iter().try_for_each(|check| write!(f, "{check}"))?;
         if self.holds() {
             write!(f, "chaos       holds")
         } else {
@@ -163,13 +175,7 @@ mod tests {
             seconds: 60.0,
             disk: "its own",
             faults: Vec::new(),
-            answers: BTreeMap::new(),
-            neighbour: BTreeMap::new(),
-            promised: BTreeMap::new(),
-            changes: 0,
-            webhooks: 0,
-            duplicates: BTreeMap::new(),
-            partners: BTreeMap::new(),
+            played: Played::default(),
             quiet_after: 0.0,
             checks: vec![Check::new("nothing is lost", 9, found)],
         };

@@ -42,7 +42,7 @@ impl fmt::Debug for Server {
 }
 
 impl Server {
-    fn new(
+    pub(crate) fn new(
         log: PathBuf,
         command: impl Fn() -> anyhow::Result<std::process::Command> + Send + Sync + 'static,
     ) -> Self {
@@ -73,6 +73,11 @@ impl Server {
         }
         *process = None;
         Ok(())
+    }
+
+    /// The file with its output.
+    pub(crate) fn log(&self) -> &Path {
+        &self.log
     }
 
     /// Its process id, followed by those of its children.

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 
+use super::crew::connect;
 use super::report::Check;
-use super::site::{Site, connect};
+use super::site::Site;
 use super::warehouses::{self, Warehouse};
 use super::{QUIET_WITHIN, check};
 

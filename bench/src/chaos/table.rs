@@ -11,6 +11,7 @@ mod worker;
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -25,7 +26,7 @@ use super::caller::{Caller, Request};
 use super::check;
 use super::fleet::Shop;
 use super::load::id_of;
-use super::site::{Role, Site};
+use super::site::Site;
 use crate::measure::Row;
 
 /// MiB for Postgres.
@@ -91,8 +92,7 @@ impl Scene {
         let services = services::for_test(&site.postgres.url.as_str().parse()?)?;
         let tenant = Tenant::create(&services, name).await?;
         let token = tenant.token(&services, AccessRole::User).await?;
-        let bases = site.of(Role::Api).iter().map(|member| member.base_url.clone()).collect();
-        Ok(Self { caller: Caller::new(bases, &token)?, tenant })
+        Ok(Self { caller: Caller::new(site.bases(), &token)?, tenant })
     }
 
     /// Creates products with a sync; returns their ids.
@@ -127,7 +127,7 @@ impl Scene {
 
     /// Subscribes a working shop to changes of products.
     async fn shop(&self, name: &str) -> anyhow::Result<Shop> {
-        let shop = Shop::open(name, None).await?;
+        let shop = Shop::open(Ipv4Addr::LOCALHOST, name, None).await?;
         let body = json!({ "eshop": self.tenant.eshop, "event": "product_change", "destination": shop.url(),
                            "active": true });
         let create = Request::new(Method::POST, "/api/eshop-webhook", body.to_string());

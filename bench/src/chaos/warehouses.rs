@@ -12,6 +12,7 @@ mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::net::Ipv4Addr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -154,11 +155,12 @@ pub(crate) struct Warehouse {
     book: Mutex<Book>,
 }
 
-/// Opens all of them: one that keeps the rules, one that does so in trouble, and one that breaks them.
+/// Opens all of them: one that keeps the rules, one that does so in trouble, and one that breaks them. They listen at an address.
 pub(crate) async fn open_all(
     services: &Services,
     caller: &Caller,
     carrier: Uuid,
+    at: Ipv4Addr,
 ) -> anyhow::Result<Vec<Warehouse>> {
     let (breaches, troubles): (Vec<_>, Vec<_>) =
         Trouble::ALL.into_iter().partition(|how| BREACHES.contains(how));
@@ -174,10 +176,10 @@ pub(crate) async fn open_all(
         let admin = caller.with_token(&tenant.token(services, Role::Admin).await?)?;
         let mut shops = Vec::new();
         if troubles.is_empty() {
-            let shop = Shop::open(&format!("of the WMS that {name}"), None).await?;
+            let shop = Shop::open(at, &format!("of the WMS that {name}"), None).await?;
             shops.push(subscribe_to(&buyer, &tenant, shop, &["*"], &json!({}), None).await?);
         }
-        let system = Wms::start().await?;
+        let system = Wms::start_at((at, 0).into()).await?;
         system.give_back_picked(gives_back_picked);
         let warehouse = Warehouse {
             name,

@@ -2,12 +2,14 @@
 
 use std::path::PathBuf;
 
+use crate::chaos::cluster::{self, Hosts, Setup};
 use crate::chaos::{self, Effort, table};
 use crate::measure;
-use anyhow::bail;
+use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use longshore_kernel::ids;
+use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Args, Debug)]
@@ -27,6 +29,21 @@ pub(super) struct Chaos {
     /// Divisor of the sizes of the table.
     #[arg(long, requires = "table", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=100))]
     divisor: u16,
+    /// Break a cluster: Postgres under Patroni and Redis under Sentinel on machines of their own, one fault of each kind. It needs root.
+    #[arg(long, conflicts_with_all = ["minutes", "table"])]
+    cluster: bool,
+    /// All faults of a cluster, which takes a quarter of an hour.
+    #[arg(long, requires = "cluster")]
+    whole: bool,
+    /// How processes of a cluster find the primary of Postgres.
+    #[arg(long, requires = "cluster", value_enum, default_value_t = Hosts::Balancer)]
+    hosts: Hosts,
+    /// Folder for the logs of all servers and processes of a cluster.
+    #[arg(long, requires = "cluster")]
+    logs: Option<PathBuf>,
+    /// Whether this process is inside namespaces of its own.
+    #[arg(long, hide = true, requires = "cluster")]
+    inside: bool,
     /// File for the report, as JSON.
     #[arg(long)]
     keep: Option<PathBuf>,
@@ -38,15 +55,43 @@ impl Chaos {
         let mut terminated = signal(SignalKind::terminate())?;
         let mut interrupted = signal(SignalKind::interrupt())?;
         tokio::select! {
-            ran = Box::pin(async { if self.table { self.table().await } else { self.all().await } }) => ran,
+            ran = Box::pin(self.run_one()) => ran,
             _ = terminated.recv() => bail!("terminated"),
             _ = interrupted.recv() => bail!("interrupted"),
         }
     }
 
+    async fn run_one(&self) -> anyhow::Result<()> {
+        match self {
+            Self { cluster: true, inside: false, .. } => enter_namespaces().await,
+            Self { cluster: true, .. } => self.cluster().await,
+            Self { table: true, .. } => self.table().await,
+            _ => self.all().await,
+        }
+    }
+
+    /// A seed that is short enough to type.
+    fn seed(&self) -> u64 {
+        self.seed.unwrap_or_else(|| u64::from(ids::random_id().as_fields().0))
+    }
+
+    async fn cluster(&self) -> anyhow::Result<()> {
+        let setup =
+            Setup { seed: self.seed(), whole: self.whole, hosts: self.hosts, logs: self.logs.clone() };
+        let report = cluster::run(&setup, |line| println!("{line}")).await?;
+        println!("\n{report}");
+        if let Some(path) = &self.keep {
+            report.write(path)?;
+            println!("\nkept in {}", path.display());
+        }
+        if !report.holds() {
+            bail!("seed {}: not everything was kept that was promised", setup.seed);
+        }
+        Ok(())
+    }
+
     async fn all(&self) -> anyhow::Result<()> {
-        // short enough to type
-        let seed = self.seed.unwrap_or_else(|| u64::from(ids::random_id().as_fields().0));
+        let seed = self.seed();
         let effort = self.minutes.map_or(Effort::SHORT, Effort::minutes);
         let report = chaos::run(seed, effort, |line| println!("{line}")).await?;
         println!("\n{report}");
@@ -73,4 +118,26 @@ impl Chaos {
         }
         Ok(())
     }
+}
+
+/// Runs this command inside namespaces of its own, for its network, its disks and its processes. When it ends, or this process does,
+/// the kernel ends and removes all that is in there.
+async fn enter_namespaces() -> anyhow::Result<()> {
+    let unshare = ["--net", "--mount", "--ipc", "--pid", "--fork", "--mount-proc", "--kill-child"];
+    let tried = Command::new("unshare").args(unshare).arg("true").output().await.context("unshare")?;
+    let why = String::from_utf8_lossy(&tried.stderr);
+    ensure!(tried.status.success(), "a cluster needs namespaces of its own, so root: {}", why.trim());
+    let mut inside = Command::new("setpriv");
+    inside.args(["--pdeathsig", "KILL", "unshare"]).args(unshare);
+    // what is killed leaves children, which need someone to wait for them
+    inside
+        .args(["tini", "--"])
+        .arg(std::env::current_exe()?)
+        .args(std::env::args_os().skip(1))
+        .arg("--inside");
+    // the folder of the run is a disk of its own
+    inside.env("TMPDIR", cluster::FOLDER).kill_on_drop(true);
+    let ended = inside.status().await?;
+    ensure!(ended.success(), "the run of a cluster failed");
+    Ok(())
 }

@@ -8,7 +8,7 @@
 mod answer;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -133,7 +133,15 @@ impl BaseLinker {
     /// # Errors
     /// When there is no free port.
     pub async fn start() -> std::io::Result<Self> {
-        Self::limited(100, Duration::from_mins(1)).await
+        Self::start_at((Ipv4Addr::LOCALHOST, 0).into()).await
+    }
+
+    /// The same at a given address.
+    ///
+    /// # Errors
+    /// When the address is taken.
+    pub async fn start_at(address: SocketAddr) -> std::io::Result<Self> {
+        Self::limited_at(address, 100, Duration::from_mins(1)).await
     }
 
     /// Starts one that allows a token this many requests in any period of this length.
@@ -141,6 +149,10 @@ impl BaseLinker {
     /// # Errors
     /// When there is no free port.
     pub async fn limited(requests: usize, window: Duration) -> std::io::Result<Self> {
+        Self::limited_at((Ipv4Addr::LOCALHOST, 0).into(), requests, window).await
+    }
+
+    async fn limited_at(address: SocketAddr, requests: usize, window: Duration) -> std::io::Result<Self> {
         let inner =
             Inner { tokens: HashMap::from([(TOKEN.to_owned(), Account::default())]), ..Inner::default() };
         let state = Arc::new(State {
@@ -148,7 +160,7 @@ impl BaseLinker {
             inner: Mutex::new(inner),
             came: tokio::sync::watch::Sender::new(0),
         });
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let listener = TcpListener::bind(address).await?;
         let url = format!("http://{}/connector.php", listener.local_addr()?);
         let router = Router::new()
             .route("/connector.php", axum::routing::post(answer::answer))

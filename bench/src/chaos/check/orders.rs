@@ -12,9 +12,9 @@ use uuid::Uuid;
 
 use self::history::{HOLDING, Histories};
 use super::none;
+use crate::chaos::crew::Crew;
 use crate::chaos::orders::{Accepted, HOT, HOT_PIECES, Merchant};
 use crate::chaos::report::Check;
-use crate::chaos::site::Site;
 
 /// How long an import or a sync may take that nothing but others of the same products keep waiting: half of the time after which
 /// Postgres ends a transaction that does nothing.
@@ -22,11 +22,11 @@ const CROSSED_WITHIN: Duration = Duration::from_secs(30);
 
 /// All invariants of orders.
 pub(super) async fn all(
-    site: &Site,
+    crew: &Crew,
     psql: &mut PgConnection,
     merchants: &[Merchant],
 ) -> anyhow::Result<Vec<Check>> {
-    let mut checks = rules(site, psql).await?;
+    let mut checks = rules(crew, psql).await?;
     let histories = Histories::read(psql).await?;
     checks.extend(histories.events(psql).await?);
     checks.push(histories.sent_last(merchants));
@@ -39,8 +39,8 @@ pub(super) async fn all(
 }
 
 /// What holds of the rows, with any history.
-pub(super) async fn rules(site: &Site, psql: &mut PgConnection) -> anyhow::Result<Vec<Check>> {
-    let pool = PgPool::connect(site.postgres.url.as_str()).await?;
+pub(super) async fn rules(crew: &Crew, psql: &mut PgConnection) -> anyhow::Result<Vec<Check>> {
+    let pool = PgPool::connect(crew.database_url.as_str()).await?;
     let mut broken: HashMap<&str, Vec<String>> =
         invariants::broken(&pool).await?.into_iter().map(|broken| (broken.rule, broken.rows)).collect();
     pool.close().await;

@@ -20,7 +20,7 @@ const MINUTE: Duration = Duration::from_mins(1);
 pub(super) async fn all(
     psql: &mut PgConnection,
     partners: &[Partner],
-    course: &Course,
+    course: &Course<'_>,
 ) -> anyhow::Result<Vec<Check>> {
     Ok(vec![
         ended(psql, partners).await?,
@@ -157,7 +157,7 @@ fn asked(partners: &[Partner]) -> Check {
 }
 
 /// Checks that no limit was exceeded, even when Redis, which counts the requests, lost its data.
-fn limited(partners: &[Partner], course: &Course) -> Check {
+fn limited(partners: &[Partner], course: &Course<'_>) -> Check {
     let (mut asked, mut found) = (0, Vec::new());
     for partner in synced(partners) {
         let Some(Limited { came, over }) = partner.serves.book().limited else { continue };
@@ -172,7 +172,7 @@ fn limited(partners: &[Partner], course: &Course) -> Check {
 
 /// Checks that after Redis lost its count, no request was sent until all earlier ones had left every window.
 /// A slot that was already taken may still be used, for as long as a request may last.
-fn closed(partners: &[Partner], course: &Course) -> Check {
+fn closed(partners: &[Partner], course: &Course<'_>) -> Check {
     let (mut looked_at, mut found) = (0, Vec::new());
     for partner in synced(partners) {
         let Some(Limited { came, .. }) = partner.serves.book().limited else { continue };

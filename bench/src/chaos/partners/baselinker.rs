@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::Ipv4Addr;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -90,8 +91,8 @@ pub(super) struct Account {
 
 impl Account {
     /// Opens an account with its catalogue.
-    pub(super) async fn open() -> io::Result<Self> {
-        let server = BaseLinker::start().await?;
+    pub(super) async fn open(at: Ipv4Addr) -> io::Result<Self> {
+        let server = BaseLinker::start_at((at, 0).into()).await?;
         for (id, number) in (FIRST..).zip(0..PRODUCTS) {
             server.put(id, &sku(number), &name(number, 0), json!({ "weight": 0.25 }));
         }

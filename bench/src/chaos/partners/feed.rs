@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::io;
+use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -65,8 +66,8 @@ pub(super) struct Feed {
 
 impl Feed {
     /// Opens a feed with its misbehaviour.
-    pub(super) async fn open(how: Mischief) -> io::Result<Self> {
-        let (receiver, state) = serve(how).await?;
+    pub(super) async fn open(at: Ipv4Addr, how: Mischief) -> io::Result<Self> {
+        let (receiver, state) = serve(at, how).await?;
         Ok(Self { state, receiver })
     }
 }
@@ -250,8 +251,8 @@ fn feed(edition: usize) -> String {
 }
 
 /// Serves a feed.
-async fn serve(how: Mischief) -> io::Result<(Receiver, Arc<State>)> {
-    let receiver = Receiver::counting().await?;
+async fn serve(at: Ipv4Addr, how: Mischief) -> io::Result<(Receiver, Arc<State>)> {
+    let receiver = Receiver::counting_at((at, 0).into()).await?;
     let state = Arc::new(State {
         how,
         elsewhere: receiver.url("/elsewhere"),

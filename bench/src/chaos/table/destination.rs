@@ -6,8 +6,9 @@ use anyhow::Context as _;
 use serde_json::Value;
 
 use super::{HUNG, Scene, count, quiet};
+use crate::chaos::crew::{Member, Role, connect};
 use crate::chaos::fleet::Misbehaviour;
-use crate::chaos::site::{Member, Role, Site, connect};
+use crate::chaos::site::Site;
 use crate::measure::process::{forget_peak, peak};
 use crate::measure::{Reach, Row, percentile};
 

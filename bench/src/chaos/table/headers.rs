@@ -11,7 +11,8 @@ use tokio::net::TcpStream;
 
 use super::{Scene, count};
 use crate::chaos::caller::Request;
-use crate::chaos::site::{Role, Site};
+use crate::chaos::crew::Role;
+use crate::chaos::site::Site;
 use crate::measure::process::{forget_peak, peak};
 use crate::measure::{Reach, Row, percentile};
 

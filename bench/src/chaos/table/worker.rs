@@ -6,8 +6,9 @@ use anyhow::Context as _;
 use longshore_testkit::process::signal;
 
 use super::{HUNG, Scene, count, quiet};
+use crate::chaos::crew::{Member, Role, connect};
 use crate::chaos::plan::KILLS;
-use crate::chaos::site::{Member, Role, Site, connect};
+use crate::chaos::site::Site;
 use crate::chaos::transaction;
 use crate::measure::{Reach, Row};
 

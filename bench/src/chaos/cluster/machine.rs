@@ -1,0 +1,200 @@
+//! Machines: network namespaces on one bridge, at which this process has the address [`OUTSIDE`].
+//!
+//! All of it is inside namespaces of this run (`command::chaos` enters them): no other process sees the bridge, the disks or the
+//! processes, and the kernel removes them when the run ends, however it does.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::fmt::Write as _;
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, ensure};
+use longshore_kernel::words;
+use tokio::io::AsyncWriteExt as _;
+
+/// The address of load, destinations, partners and warehouses.
+pub(super) const OUTSIDE: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
+
+/// The length of the prefix of the only subnet.
+const PREFIX: u8 = 24;
+
+const BRIDGE: &str = "machines";
+
+/// The folder of everything that a run writes, which vanishes with the run.
+pub const FOLDER: &str = "/run";
+
+/// What a machine is for. There are as many addresses for each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    Postgres = 10,
+    Redis = 20,
+    Balancer = 30,
+    Api = 40,
+    Worker = 50,
+}
+
+/// A machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Machine {
+    pub(super) kind: Kind,
+    /// From 1 on.
+    pub(super) number: u8,
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            Kind::Postgres => "postgres",
+            Kind::Redis => "redis",
+            Kind::Balancer => "balancer",
+            Kind::Api => "api",
+            Kind::Worker => "worker",
+        };
+        write!(f, "{kind}{}", self.number)
+    }
+}
+
+impl Machine {
+    /// Its address.
+    pub(super) fn address(self) -> Ipv4Addr {
+        Ipv4Addr::new(10, 99, 0, self.kind as u8 + self.number)
+    }
+
+    /// Makes its namespace, with a link to the bridge.
+    pub(super) async fn plug_in(self) -> anyhow::Result<()> {
+        let (name, end) = (self.to_string(), format!("to-{self}"));
+        let address = format!("{}/{PREFIX}", self.address());
+        for arguments in [
+            format!("netns add {name}"),
+            format!("link add {end} type veth peer name eth0 netns {name}"),
+            format!("link set {end} master {BRIDGE} up"),
+            format!("-n {name} link set lo up"),
+            format!("-n {name} addr add {address} dev eth0"),
+            format!("-n {name} link set eth0 up"),
+        ] {
+            ip(&arguments).await?;
+        }
+        Ok(())
+    }
+
+    /// A program on it.
+    pub(super) fn command(self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/run/netns/{self}")).arg("--").arg(program);
+        command
+    }
+
+    /// A program on it by the user that runs Postgres.
+    pub(super) fn command_of_postgres(self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = self.command("setpriv");
+        command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups", "--"]).arg(program);
+        command.current_dir("/");
+        command
+    }
+}
+
+/// Makes the folder of the run, and its bridge.
+pub(super) async fn prepare() -> anyhow::Result<()> {
+    // Postgres has its shared memory in the second, where a killed one leaves it
+    for (folder, options) in [(FOLDER, "mode=0755,size=75%"), ("/dev/shm", "mode=1777")] {
+        mount(Path::new(folder), options).await?;
+    }
+    for arguments in [
+        "link set lo up".to_owned(),
+        format!("link add {BRIDGE} type bridge"),
+        format!("addr add {OUTSIDE}/{PREFIX} dev {BRIDGE}"),
+        format!("link set {BRIDGE} up"),
+    ] {
+        ip(&arguments).await?;
+    }
+    Ok(())
+}
+
+/// Mounts an empty disk.
+pub(super) async fn mount(folder: &Path, options: &str) -> anyhow::Result<()> {
+    let mut mount = Command::new("mount");
+    mount.args(["-t", "tmpfs", "-o", options, "longshore-cluster"]).arg(folder);
+    run(mount, "").await
+}
+
+async fn ip(arguments: &str) -> anyhow::Result<()> {
+    let mut ip = Command::new("ip");
+    ip.args(arguments.split(' '));
+    run(ip, "").await
+}
+
+/// Runs a program to its end.
+async fn run(command: Command, input: &str) -> anyhow::Result<()> {
+    let what = format!("{command:?}");
+    let mut command = tokio::process::Command::from(command);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut running = command.spawn().with_context(|| what.clone())?;
+    if let Some(mut into) = running.stdin.take() {
+        into.write_all(input.as_bytes()).await?;
+    }
+    let ended = running.wait_with_output().await?;
+    ensure!(ended.status.success(), "{what}: {}", String::from_utf8_lossy(&ended.stderr));
+    Ok(())
+}
+
+words! {
+    /// What does not pass between the two sides of a [`Cut`].
+    pub(super) enum Lost ("what a cut loses") {
+        /// Nothing passes.
+        Both = "nothing passes",
+        /// The one side is not heard.
+        Sent = "what it sends is lost",
+        /// The one side hears nothing.
+        Heard = "what it is sent is lost",
+    }
+}
+
+/// A cut through the network.
+#[derive(Debug)]
+pub(super) struct Cut {
+    table: String,
+    side: Vec<Machine>,
+}
+
+impl Cut {
+    /// Cuts off one side from the other. Cuts at the same time have different names.
+    pub(super) async fn make(
+        name: &str,
+        side: &[Machine],
+        other: &[Machine],
+        lost: Lost,
+    ) -> anyhow::Result<Self> {
+        let others: Vec<String> = other.iter().map(|machine| machine.address().to_string()).collect();
+        let others = others.join(", ");
+        let mut rules = format!("table inet {name} {{\n");
+        for (hook, field, is_lost) in
+            [("input", "saddr", lost != Lost::Sent), ("output", "daddr", lost != Lost::Heard)]
+        {
+            if is_lost {
+                _ = write!(
+                    rules,
+                    "chain {hook} {{\n type filter hook {hook} priority 0;\n ip {field} {{ {others} }} drop;\n}}\n"
+                );
+            }
+        }
+        rules.push('}');
+        for machine in side {
+            let mut nft = machine.command("nft");
+            nft.args(["-f", "-"]);
+            run(nft, &rules).await?;
+        }
+        Ok(Self { table: name.to_owned(), side: side.to_vec() })
+    }
+
+    /// Mends it.
+    pub(super) async fn mend(self) -> anyhow::Result<()> {
+        for machine in &self.side {
+            let mut nft = machine.command("nft");
+            nft.args(["delete", "table", "inet", &self.table]);
+            run(nft, "").await?;
+        }
+        Ok(())
+    }
+}
