@@ -101,7 +101,7 @@ async fn on(
     disk: &'static str,
     tell: &(impl Fn(String) + Sync),
 ) -> anyhow::Result<Report> {
-    let company = Company::open(site).await?;
+    let company = Company::open(site, true).await?;
     let minder = company.minder(site)?;
     let redis_bytes = check::redis_bytes(site).await?;
 

@@ -45,7 +45,7 @@ use super::report::Check;
 use longshore_testkit::process::signal;
 
 /// MiB for each Postgres, and in addition for each minute of faults.
-const ROOM: u64 = 640;
+const ROOM: u64 = 1024;
 const ROOM_A_MINUTE: u64 = 128;
 
 /// How soon the service must write when an outsider can.
@@ -131,7 +131,7 @@ async fn on(
     tell: &(impl Fn(String) + Sync),
 ) -> anyhow::Result<ClusterReport> {
     let crew = &rig.crew;
-    let company = Company::open(crew).await?;
+    let company = Company::open(crew, false).await?;
     let minder = company.minder(crew)?;
     let (outsiders, pulses) = (Outsiders::open(rig).await?, pulse::open_all(crew).await?);
     let redis_bytes = check::redis_bytes(crew).await?;

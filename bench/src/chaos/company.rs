@@ -57,8 +57,8 @@ pub(crate) struct Rest {
 }
 
 impl Company {
-    /// Creates all of them.
-    pub(crate) async fn open(crew: &Crew) -> anyhow::Result<Self> {
+    /// Creates all of them; where nobody misbehaves, without those destinations and feeds that are there for it.
+    pub(crate) async fn open(crew: &Crew, misbehaves: bool) -> anyhow::Result<Self> {
         let services = services::for_test(&crew.database_url.as_str().parse()?)?;
         let (tenant, at) = (Tenant::create(&services, "Chaos").await?, crew.outside);
         let caller = Caller::new(crew.bases(), &tenant.token(&services, AccessRole::User).await?)?;
@@ -84,7 +84,7 @@ impl Company {
         let plain = json!({});
         let own = Shop::open(at, "of a connector of the e-shop", None).await?;
         shops.push(subscribe(&connector, &tenant, own, &plain, None).await?);
-        for how in Misbehaviour::ALL {
+        for how in Misbehaviour::ALL.into_iter().filter(|_| misbehaves) {
             let shop = Shop::open(at, how.as_str(), Some(how)).await?;
             shops.push(subscribe(&caller, &tenant, shop, &plain, None).await?);
         }
@@ -99,7 +99,7 @@ impl Company {
         services::nothing_was_sent_before(&check::queues(crew)?).await?;
         let mut psql = connect(crew).await?;
         let carrier = orders::carrier(&mut psql).await?;
-        let partners = partners::open_all(&services, &caller, carrier, at).await?;
+        let partners = partners::open_all(&services, &caller, carrier, at, misbehaves).await?;
         try_join_all(partners.iter().map(Partner::begin)).await?;
         let neighbour = Neighbour::open(&services, &caller, &mut psql, at).await?;
         let merchants = orders::open_all(&services, &caller, carrier, &mut psql, at).await?;

@@ -201,16 +201,18 @@ pub(crate) struct Partner {
     promises: Mutex<Promises>,
 }
 
-/// Opens all of them: a feed for each misbehaviour of feeds, and a BaseLinker account that several e-shops
+/// Opens all of them: a feed for each misbehaviour of feeds (one if none misbehaves), and a BaseLinker account that several e-shops
 /// share. They listen at an address.
 pub(crate) async fn open_all(
     services: &Services,
     caller: &Caller,
     carrier: Uuid,
     at: Ipv4Addr,
+    misbehaves: bool,
 ) -> anyhow::Result<Vec<Partner>> {
     let mut wanted: Vec<(&str, Arc<dyn Serves>)> = Vec::new();
-    for how in feed::Mischief::ALL {
+    let feeds = if misbehaves { feed::Mischief::ALL.len() } else { 1 };
+    for how in feed::Mischief::ALL.into_iter().take(feeds) {
         wanted.push((how.as_str(), Arc::new(Feed::open(at, how).await?)));
     }
     let account: Arc<dyn Serves> = Arc::new(Account::open(at).await?);

@@ -15,7 +15,7 @@ use super::rig::{OUTSIDERS, Rig};
 use super::witness::Written;
 use crate::chaos::fleet::lock;
 
-/// The pause between two writes, and after a failure.
+/// The interval of writes, and the pause after a failure.
 const PACE: Duration = Duration::from_millis(20);
 const FAILED: Duration = Duration::from_millis(100);
 
@@ -79,7 +79,7 @@ impl Outsiders {
                     let (timeline, answered) = (timeline.unsigned_abs(), Instant::now());
                     lock(&self.written).push(Written { at, number, timeline, began, answered });
                     connected = Some(psql);
-                    tokio::time::sleep(PACE).await;
+                    tokio::time::sleep_until((began + PACE).into()).await;
                 }
                 Ok(Err(sqlx::Error::Database(error))) if error.code().as_deref() == Some(READ_ONLY) => {
                     connected = Some(psql);

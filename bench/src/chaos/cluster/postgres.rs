@@ -173,9 +173,12 @@ fn settings_of(machine: Machine, home: &Path, is_synchronous: bool) -> anyhow::R
                     "use_pg_rewind": true,
                     "parameters": {
                         "max_connections": 350,
+                        // what rejoins reads all of it that came after a checkpoint
+                        "checkpoint_timeout": "30s",
                         "min_wal_size": "32MB",
                         "max_wal_size": "128MB",
-                        "wal_keep_size": "64MB",
+                        // `pg_rewind` reads from the last checkpoint before the timelines parted
+                        "wal_keep_size": "256MB",
                         // the checks compare when transactions were committed
                         "track_commit_timestamp": "on",
                     },
@@ -189,6 +192,7 @@ fn settings_of(machine: Machine, home: &Path, is_synchronous: bool) -> anyhow::R
             "bin_dir": programs()?,
             "data_dir": home.join("data"),
             "pgpass": home.join("pgpass"),
+            "remove_data_directory_on_rewind_failure": true,
             "authentication": {
                 "superuser": login(OWNER), "replication": login("replicator"), "rewind": login(OWNER),
             },
