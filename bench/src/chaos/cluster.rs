@@ -36,7 +36,7 @@ use self::pulse::{Kept, Pulse};
 pub use self::report::{ClusterReport, Row};
 pub use self::rig::Hosts;
 use self::rig::{APIS, Rig, WORKERS, machine_of};
-use self::witness::{Span, late, longest_gap, two_primaries, writable};
+use self::witness::{Span, longest_gap, silences, two_primaries, writable};
 use super::check::{self, Course, Emptied};
 use super::company::Company;
 use super::crew::{Role, connect};
@@ -48,8 +48,9 @@ use longshore_testkit::process::signal;
 const ROOM: u64 = 1024;
 const ROOM_A_MINUTE: u64 = 128;
 
-/// How soon the service must write when an outsider can.
+/// How soon the service must write when an outsider can again, and how long it may be silent while outsiders can: it may be crowded.
 const WRITES_WITHIN: Duration = Duration::from_secs(2);
+const SILENT: Duration = Duration::from_secs(10);
 
 /// How soon a process must write that was cut off, or that was killed: its connections learn late that the network is mended.
 const REJOINS_WITHIN: Duration = Duration::from_secs(10);
@@ -361,10 +362,16 @@ impl Seen {
             wrong.extend(kept.lost.iter().map(|(at, what)| format!("{:.2} s: {what} is lost", since(*at))));
             wrong.extend(kept.twice.iter().map(|(at, what)| format!("{:.2} s: {what} twice", since(*at))));
             possible += writable.len() as u64;
-            let found = late(writes, &writable, &self.excused(*machine), WRITES_WITHIN);
-            tardy.extend(found.iter().map(|(at, long)| {
-                format!("{machine} wrote nothing for {:.1} s, until {:.1} s", long.as_secs_f64(), since(*at))
-            }));
+            for one in silences(writes, &writable, &self.excused(*machine)) {
+                let within = if one.is_after_outage { WRITES_WITHIN } else { SILENT };
+                if one.to - one.from > within {
+                    let long = (one.to - one.from).as_secs_f64();
+                    tardy.push(format!(
+                        "{machine} wrote nothing for {long:.1} s, until {:.1} s",
+                        since(one.to)
+                    ));
+                }
+            }
         }
         let rejoined: Vec<_> = self.injected.iter().filter_map(|one| self.rejoined(one)).collect();
         let outside = rejoined.iter().filter(|after| **after > REJOINS_WITHIN);
@@ -380,7 +387,11 @@ impl Seen {
                 looked_at,
                 wrong,
             ),
-            Check::new("the service writes within two seconds where an outsider can", possible, tardy),
+            Check::new(
+                "the service writes within two seconds after an outsider can, and is never silent for ten",
+                possible,
+                tardy,
+            ),
             Check::new("who was cut off writes again within ten seconds", rejoined.len() as u64, outside),
             Check::new("no failover counts as a set-back", self.injected.len() as u64, set_back),
         ])

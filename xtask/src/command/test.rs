@@ -37,7 +37,7 @@ type Queued = (String, Box<dyn FnOnce(&Test<'_>) -> anyhow::Result<()> + Send>);
 const ABREAST: usize = 3;
 
 /// The checks, by the names that `--only` takes.
-const CHECKS: [(&str, Check); 22] = [
+const CHECKS: [(&str, Check); 23] = [
     ("formatting", formatting),
     ("shell", shell),
     ("licences", licences),
@@ -50,6 +50,7 @@ const CHECKS: [(&str, Check); 22] = [
     ("counts", counts),
     ("optimised", optimised),
     ("chaos", chaos),
+    ("cluster", cluster),
     ("outside", outside::document),
     ("clients", outside::clients),
     ("console", outside::console),
@@ -398,6 +399,32 @@ fn optimised(test: &mut Test) -> anyhow::Result<()> {
 fn chaos(test: &mut Test) -> anyhow::Result<()> {
     test.need_programs()?;
     test.check("chaos", |test| run_chaos(test.place, DEV, &[]))
+}
+
+/// One fault of each kind, of several machines.
+fn cluster(test: &mut Test) -> anyhow::Result<()> {
+    let programs = ["patroni", "etcd", "haproxy", "nft", "redis-sentinel", "tini", "ip"];
+    let packages = [
+        "patroni",
+        "etcd-server",
+        "python3-etcd",
+        "haproxy",
+        "nftables",
+        "redis-sentinel",
+        "tini",
+        "iproute2",
+    ];
+    let mut unshare = run::command("unshare");
+    if !run::succeeds(unshare.args(["--net", "--mount", "--ipc", "--pid", "--fork", "true"])) {
+        test.skip("cluster", "it needs root, and namespaces of its own");
+        return Ok(());
+    }
+    if !tools::ensure(&programs, &packages)? {
+        test.skip("cluster", "Patroni, etcd, HAProxy, nftables and Sentinel cannot be installed");
+        return Ok(());
+    }
+    test.need_programs()?;
+    test.check("cluster", |test| run_chaos(test.place, DEV, &["--cluster"]))
 }
 
 /// Copies a folder.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::machine::Machine;
 
 /// A longer time without a write of an outsider is an outage of Postgres.
-const OUTAGE: Duration = Duration::from_millis(500);
+const OUTAGE: Duration = Duration::from_secs(1);
 
 /// A period.
 pub(super) type Span = (Instant, Instant);
@@ -94,32 +94,27 @@ pub(super) fn longest_gap(successes: &[Instant], (from, to): Span) -> Duration {
     longest
 }
 
-/// When the service had no success for longer than this, although it could have had: in a period of `possible`, without what is
-/// excused. Returns the end of each such time, and how long it was.
-pub(super) fn late(
-    successes: &[Instant],
-    possible: &[Span],
-    excused: &[Span],
-    within: Duration,
-) -> Vec<(Instant, Duration)> {
-    let mut spans = possible.to_vec();
-    for (from, to) in excused {
-        spans = spans
-            .into_iter()
-            .flat_map(|(begin, end)| [(begin, end.min(*from)), (begin.max(*to), end)])
-            .filter(|(begin, end)| begin < end)
-            .collect();
-    }
+/// A time without a success of the service, in which it could have had one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Silence {
+    pub(super) from: Instant,
+    pub(super) to: Instant,
+    /// Whether it began when an outage ended.
+    pub(super) is_after_outage: bool,
+}
+
+/// The times without success in periods of `possible`, without those that are in an excused period.
+pub(super) fn silences(successes: &[Instant], possible: &[Span], excused: &[Span]) -> Vec<Silence> {
     let mut found = Vec::new();
-    for (from, to) in spans {
-        let mut last = from;
-        for at in successes.iter().copied().filter(|at| (from..to).contains(at)).chain([to]) {
-            if at - last > within {
-                found.push((at, at - last));
-            }
+    for (from, to) in possible {
+        let within = successes.iter().copied().filter(|at| (*from..*to).contains(at));
+        let mut last = *from;
+        for at in within.chain([*to]) {
+            found.push(Silence { from: last, to: at, is_after_outage: last == *from });
             last = at;
         }
     }
+    found.retain(|one| !excused.iter().any(|(from, to)| *from < one.to && one.from < *to));
     found
 }
 
@@ -166,27 +161,23 @@ mod tests {
     }
 
     #[test]
-    fn the_service_is_late_where_outsiders_could_write_and_it_could_not() {
+    fn the_service_is_silent_where_outsiders_could_write_and_it_did_not() {
         let clock = Clock(Instant::now());
-        let (second, no) = (Duration::from_secs(1), Vec::new());
         let written: Vec<Written> = (0..100)
             .filter(|n| !(20..60).contains(n))
             .map(|n| clock.written(1, 1, f64::from(n) / 10.0, f64::from(n) / 10.0))
             .collect();
         let possible = writable(&written);
         assert_eq!(possible, [(clock.at(0.0), clock.at(1.9)), (clock.at(6.0), clock.at(9.9))]);
-        let successes = |until: f64, from: f64| -> Vec<Instant> {
-            let at = (0..20).map(|n| f64::from(n) / 2.0).filter(|at| *at <= until || *at >= from);
-            at.map(|at| clock.at(at)).collect()
+        let successes: Vec<Instant> = [0.5, 1.0, 1.5, 8.0, 9.5].map(|at| clock.at(at)).into();
+        let longest = |excused: &[Span]| {
+            let silences = silences(&successes, &possible, excused);
+            silences.into_iter().max_by_key(|one| one.to - one.from).unwrap()
         };
-        assert_eq!(late(&successes(1.5, 6.5), &possible, &[], second), no);
-        let found = late(&successes(1.5, 8.0), &possible, &[], second);
-        assert_eq!(found, [(clock.at(8.0), Duration::from_secs(2))]);
-        let excused = [(clock.at(5.0), clock.at(7.5))];
-        assert_eq!(late(&successes(1.5, 8.0), &possible, &excused, second), no);
-        assert_eq!(
-            longest_gap(&successes(1.5, 8.0), (clock.at(1.0), clock.at(9.0))),
-            Duration::from_millis(6500)
-        );
+        let first = Silence { from: clock.at(6.0), to: clock.at(8.0), is_after_outage: true };
+        assert_eq!(longest(&[]), first);
+        let later = Silence { from: clock.at(8.0), to: clock.at(9.5), is_after_outage: false };
+        assert_eq!(longest(&[(clock.at(5.0), clock.at(7.5))]), later);
+        assert_eq!(longest_gap(&successes, (clock.at(1.0), clock.at(9.0))), Duration::from_millis(6500));
     }
 }
