@@ -42,6 +42,8 @@ use super::company::Company;
 use super::crew::{Role, connect};
 use super::fleet::lock;
 use super::report::Check;
+use super::set_back;
+use super::warehouses::Warehouse;
 use longshore_testkit::process::signal;
 
 /// MiB for each Postgres, and in addition for each minute of faults.
@@ -61,13 +63,24 @@ const AFTERMATH: Duration = Duration::from_secs(10);
 /// How long all go on after the last fault.
 const SETTLES: Duration = Duration::from_secs(3);
 
+/// What kind of run it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Length {
+    /// One fault of each kind.
+    Short,
+    /// All that was promised.
+    Whole,
+    /// One failover that loses commits, because none waits for a standby.
+    Asynchronous,
+}
+
 /// A run.
 #[derive(Debug, Clone)]
 pub struct Setup {
     /// Its seed.
     pub seed: u64,
-    /// Whether it injects all that was promised, or one of each.
-    pub whole: bool,
+    /// What kind of run it is.
+    pub length: Length,
     /// How processes find the primary.
     pub hosts: Hosts,
     /// A folder for the logs of all servers and processes, if wanted.
@@ -77,15 +90,27 @@ pub struct Setup {
 impl Setup {
     /// The time in which the load is offered.
     fn load(&self) -> Duration {
-        if self.whole { Duration::from_mins(15) } else { Duration::from_secs(85) }
+        match self.length {
+            Length::Short => Duration::from_secs(85),
+            Length::Whole => Duration::from_mins(15),
+            Length::Asynchronous => Duration::from_secs(15),
+        }
     }
 
     fn plan(&self) -> Plan {
-        if self.whole { Plan::whole(self.seed) } else { Plan::short(self.seed) }
+        match self.length {
+            Length::Short => Plan::short(self.seed),
+            Length::Whole => Plan::whole(self.seed),
+            Length::Asynchronous => Plan::none(),
+        }
     }
 
     fn name(&self) -> &'static str {
-        if self.whole { "all faults" } else { "one fault of each kind" }
+        match self.length {
+            Length::Short => "one fault of each kind",
+            Length::Whole => "all faults",
+            Length::Asynchronous => "asynchronous, a failover that loses commits",
+        }
     }
 }
 
@@ -115,8 +140,9 @@ impl Injected {
 pub async fn run(setup: &Setup, tell: impl Fn(String) + Sync) -> anyhow::Result<ClusterReport> {
     let began = Instant::now();
     tell(format!("seed {}: breaking a cluster, {}", setup.seed, setup.name()));
-    let rig =
-        Rig::start(ROOM + ROOM_A_MINUTE * setup.load().as_secs().div_ceil(60), true, setup.hosts).await?;
+    let room = ROOM + ROOM_A_MINUTE * setup.load().as_secs().div_ceil(60);
+    let is_synchronous = setup.length != Length::Asynchronous;
+    let rig = Rig::start(room, is_synchronous, setup.hosts).await?;
     tell(format!("{:7.1} s  all servers and processes are ready", began.elapsed().as_secs_f64()));
     let outcome = Box::pin(on(&rig, setup, began, &tell)).await;
     if let Some(folder) = &setup.logs {
@@ -182,6 +208,9 @@ async fn on(
     let seen = Seen::gather(rig, &outsiders, &pulses, injected, (started, ended)).await?;
     let faults = seen.table(&company.moments());
     checks.splice(0..0, seen.checks(rig).await?);
+    if setup.length == Length::Asynchronous {
+        checks.extend(lose_commits(rig, &company.warehouses, setup.seed, tell).await?);
+    }
     let played = company.played(crew, &minder).await?;
     Ok(ClusterReport {
         seed: setup.seed,
@@ -194,6 +223,37 @@ async fn on(
         played,
         checks,
     })
+}
+
+/// Has a standby take the place of the primary that lacks what was committed last, and mends that.
+async fn lose_commits(
+    rig: &Rig,
+    warehouses: &[Warehouse],
+    seed: u64,
+    tell: &(impl Fn(String) + Sync),
+) -> anyhow::Result<Vec<Check>> {
+    let Rig { crew, postgres, .. } = rig;
+    let primary = postgres.be_whole().await?;
+    let standbys: Vec<Machine> =
+        postgres.members.iter().map(|one| one.machine).filter(|one| *one != primary.machine).collect();
+    let cut = Mutex::new(None);
+    let keep = async {
+        let lost = machine::Lost::Both;
+        let made = Cut::make_for("replication", &[primary.machine], &standbys, lost, Some(5432)).await?;
+        *lock(&cut) = Some(made);
+        Ok(())
+    };
+    let lose = async {
+        primary.kill().await?;
+        postgres.fail_over(primary).await?;
+        let made = lock(&cut).take();
+        if let Some(made) = made {
+            made.mend().await?;
+        }
+        primary.start_again().await?;
+        postgres.be_whole().await.map(drop)
+    };
+    set_back::act(crew, keep, lose, warehouses, seed, tell).await
 }
 
 /// Injects faults.

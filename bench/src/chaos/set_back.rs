@@ -4,10 +4,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
+use longshore_testkit::client;
 
-use super::crew::connect;
+use super::crew::{Crew, connect};
 use super::report::Check;
-use super::site::Site;
 use super::warehouses::{self, Warehouse};
 use super::{QUIET_WITHIN, check};
 
@@ -24,24 +24,27 @@ const SEEN_WITHIN: Duration = Duration::from_secs(5);
 /// How long a call that was under way may take to end.
 const CALLS_END_WITHIN: Duration = Duration::from_secs(2);
 
-/// Sets Postgres back, mends that, and checks what outsiders have then.
+/// Sets Postgres back, mends that, and checks what outsiders have then. What is committed between `keep` and `lose` is lost.
 pub(super) async fn act(
-    site: &Site,
+    crew: &Crew,
+    keep: impl Future<Output = anyhow::Result<()>>,
+    lose: impl Future<Output = anyhow::Result<()>>,
     warehouses: &[Warehouse],
     seed: u64,
     tell: &(impl Fn(String) + Sync),
 ) -> anyhow::Result<Vec<Check>> {
-    site.postgres.keep().await?;
-    site.be_ready().await?;
-    tell("Postgres is copied; what is traded now will be lost".to_owned());
+    keep.await?;
+    crew.be_ready().await?;
+    tell("what is traded now will be lost".to_owned());
     warehouses::trade(warehouses, seed, LOST, Instant::now() + TRADED).await?;
+    lose.await?;
     let back = Instant::now();
-    site.postgres.set_back().await?;
     warehouses.iter().for_each(Warehouse::lose_promises);
-    let seen = seen(site).await?;
+    let seen = seen(crew).await?;
     let seen_after = back.elapsed();
     tell(format!("Postgres was set back; seen after {:.1} s", seen_after.as_secs_f64()));
-    site.be_ready().await?;
+    crew.be_ready().await?;
+    let unsaid = unsaid(crew).await?;
 
     tokio::time::sleep(CALLS_END_WITHIN).await;
     let before = calls(warehouses);
@@ -49,12 +52,12 @@ pub(super) async fn act(
     warehouses::trade(warehouses, seed ^ 1, LOST, Instant::now() + TRADED).await?;
     let begun = calls(warehouses) - before;
 
-    let mut restored = site.service.command("longshore-api");
+    let mut restored = crew.service.command("longshore-api");
     let ended = restored.arg("restored").output().await?;
     ensure!(ended.status.success(), "restored: {}", String::from_utf8_lossy(&ended.stderr));
     tell(String::from_utf8_lossy(&ended.stdout).trim_end().to_owned());
     warehouses::trade(warehouses, seed, LATER, Instant::now() + TRADED).await?;
-    let mut psql = connect(site).await?;
+    let mut psql = connect(crew).await?;
     for warehouse in warehouses {
         let orders: Vec<_> =
             sqlx::query_scalar("SELECT id FROM expedition WHERE organisation_id = $1 ORDER BY id")
@@ -63,25 +66,26 @@ pub(super) async fn act(
                 .await?;
         warehouse.command_each(seed, &orders).await?;
     }
-    let mut left = Vec::from_iter(check::be_quiet(site, QUIET_WITHIN).await?);
+    let mut left = Vec::from_iter(check::be_quiet(crew, QUIET_WITHIN).await?);
     warehouses::conclude(warehouses).await?;
-    left.extend(check::be_quiet(site, QUIET_WITHIN).await?);
+    left.extend(check::be_quiet(crew, QUIET_WITHIN).await?);
 
     let late = (!seen).then(|| "no process has said so".to_owned());
     let called = (begun > 0).then(|| format!("{begun} calls began"));
     let mut checks = vec![
         Check::new("a set-back is seen within seconds", 1, late.into_iter().collect()),
+        Check::new("doctor and metrics say that Postgres was set back", 2, unsaid),
         Check::new("nothing is handed over until it is mended", 1, called.into_iter().collect()),
         Check::new("after a set-back: all comes to rest", 1, left),
     ];
-    checks.extend(check::after_a_set_back(site, warehouses).await?);
+    checks.extend(check::after_a_set_back(crew, warehouses).await?);
     Ok(checks)
 }
 
 /// Whether a process has seen it in time.
-async fn seen(site: &Site) -> anyhow::Result<bool> {
+async fn seen(crew: &Crew) -> anyhow::Result<bool> {
     let until = Instant::now() + SEEN_WITHIN;
-    let mut psql = connect(site).await?;
+    let mut psql = connect(crew).await?;
     while Instant::now() < until {
         let seen = "SELECT EXISTS (SELECT FROM set_back WHERE mended_at IS NULL)";
         if sqlx::query_scalar(seen).fetch_one(&mut psql).await? {
@@ -90,6 +94,23 @@ async fn seen(site: &Site) -> anyhow::Result<bool> {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     Ok(false)
+}
+
+/// Who should say so and does not.
+async fn unsaid(crew: &Crew) -> anyhow::Result<Vec<String>> {
+    let mut found = Vec::new();
+    let said = crew.service.command("longshore-api").arg("doctor").output().await?;
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    if !said.lines().any(|line| line.starts_with("fail") && line.contains("postgres.set_back")) {
+        found.push(format!("doctor: {said}"));
+    }
+    let (http, mut is_counted) = (client::outside()?, false);
+    for member in crew.members() {
+        let figures = http.get(format!("{}/metrics", member.base_url)).send().await?.text().await?;
+        is_counted |= figures.contains("longshore_database_set_back 1");
+    }
+    found.extend((!is_counted).then(|| "no process has the figure".to_owned()));
+    Ok(found)
 }
 
 /// The calls that warehouses got.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::chaos::cluster::{self, Hosts, Setup};
+use crate::chaos::cluster::{self, Hosts, Length, Setup};
 use crate::chaos::{self, Effort, table};
 use crate::measure;
 use anyhow::{Context as _, bail, ensure};
@@ -35,6 +35,9 @@ pub(super) struct Chaos {
     /// All faults of a cluster, which takes a quarter of an hour.
     #[arg(long, requires = "cluster")]
     whole: bool,
+    /// A cluster without a synchronous standby, whose failover loses commits.
+    #[arg(long, requires = "cluster", conflicts_with = "whole")]
+    asynchronous: bool,
     /// How processes of a cluster find the primary of Postgres.
     #[arg(long, requires = "cluster", value_enum, default_value_t = Hosts::Balancer)]
     hosts: Hosts,
@@ -76,8 +79,12 @@ impl Chaos {
     }
 
     async fn cluster(&self) -> anyhow::Result<()> {
-        let setup =
-            Setup { seed: self.seed(), whole: self.whole, hosts: self.hosts, logs: self.logs.clone() };
+        let length = match self {
+            Self { whole: true, .. } => Length::Whole,
+            Self { asynchronous: true, .. } => Length::Asynchronous,
+            _ => Length::Short,
+        };
+        let setup = Setup { seed: self.seed(), length, hosts: self.hosts, logs: self.logs.clone() };
         let report = cluster::run(&setup, |line| println!("{line}")).await?;
         println!("\n{report}");
         if let Some(path) = &self.keep {

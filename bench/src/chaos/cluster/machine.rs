@@ -166,16 +166,29 @@ impl Cut {
         other: &[Machine],
         lost: Lost,
     ) -> anyhow::Result<Self> {
+        Self::make_for(name, side, other, lost, None).await
+    }
+
+    /// The same for a port of the one side only.
+    pub(super) async fn make_for(
+        name: &str,
+        side: &[Machine],
+        other: &[Machine],
+        lost: Lost,
+        port: Option<u16>,
+    ) -> anyhow::Result<Self> {
         let others: Vec<String> = other.iter().map(|machine| machine.address().to_string()).collect();
         let others = others.join(", ");
         let mut rules = format!("table inet {name} {{\n");
-        for (hook, field, is_lost) in
-            [("input", "saddr", lost != Lost::Sent), ("output", "daddr", lost != Lost::Heard)]
-        {
+        for (hook, field, own, is_lost) in [
+            ("input", "saddr", "dport", lost != Lost::Sent),
+            ("output", "daddr", "sport", lost != Lost::Heard),
+        ] {
+            let port = port.map(|port| format!(" tcp {own} {port}")).unwrap_or_default();
             if is_lost {
                 _ = write!(
                     rules,
-                    "chain {hook} {{\n type filter hook {hook} priority 0;\n ip {field} {{ {others} }} drop;\n}}\n"
+                    "chain {hook} {{\n type filter hook {hook} priority 0;\n ip {field} {{ {others} }}{port} drop;\n}}\n"
                 );
             }
         }

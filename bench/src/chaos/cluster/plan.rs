@@ -81,6 +81,11 @@ pub(super) struct Plan {
 }
 
 impl Plan {
+    /// No fault.
+    pub(super) fn none() -> Self {
+        Self { postgres: Vec::new(), redis: Vec::new(), processes: Vec::new() }
+    }
+
     /// One fault of each kind that concerns a server.
     pub(super) fn short(seed: u64) -> Self {
         let mut lot = StdRng::seed_from_u64(seed);

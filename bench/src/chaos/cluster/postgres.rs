@@ -24,7 +24,7 @@ pub(super) const COUNT: u8 = 3;
 const SCOPE: &str = "longshore";
 
 /// How long Patroni may take to answer.
-const ANSWER: Duration = Duration::from_secs(1);
+const ANSWER: Duration = Duration::from_secs(5);
 
 /// How long a switchover may take.
 const SWITCHED_WITHIN: Duration = Duration::from_secs(30);
@@ -168,7 +168,8 @@ fn settings_of(machine: Machine, home: &Path, is_synchronous: bool) -> anyhow::R
                 "loop_wait": 2,
                 "retry_timeout": 3,
                 "synchronous_mode": is_synchronous,
-                "maximum_lag_on_failover": 0,
+                // without a synchronous standby, one that lags may take the primary's place
+                "maximum_lag_on_failover": if is_synchronous { 0 } else { 1 << 30 },
                 "postgresql": {
                     "use_pg_rewind": true,
                     "parameters": {
