@@ -39,7 +39,7 @@ pub(super) struct Chaos {
     #[arg(long, requires = "cluster", conflicts_with = "whole")]
     asynchronous: bool,
     /// How processes of a cluster find the primary of Postgres.
-    #[arg(long, requires = "cluster", value_enum, default_value_t = Hosts::Balancer)]
+    #[arg(long, requires = "cluster", value_enum, default_value_t = Hosts::Half)]
     hosts: Hosts,
     /// Folder for the logs of all servers and processes of a cluster.
     #[arg(long, requires = "cluster")]
