@@ -146,16 +146,26 @@ pub(crate) fn debian() -> anyhow::Result<PathBuf> {
     Ok(folder.join("root"))
 }
 
-/// The folder of Prometheus and promtool, unless they are on the path. Unpacked from Debian's package instead of installed,
-/// so that no service of the system is started.
+/// The folder of Prometheus and promtool, unless they are on the path.
 pub(crate) fn prometheus() -> anyhow::Result<Option<PathBuf>> {
-    if have(&["promtool", "prometheus"]) {
+    unpacked("prometheus", &["promtool", "prometheus"])
+}
+
+/// The folder of Caddy, unless it is on the path.
+pub(crate) fn caddy() -> anyhow::Result<Option<PathBuf>> {
+    unpacked("caddy", &["caddy"])
+}
+
+/// The folder of the programs of Debian's package, unless they are on the path. Unpacked instead of installed, so that no service
+/// of the system is started.
+fn unpacked(package: &str, programs: &[&str]) -> anyhow::Result<Option<PathBuf>> {
+    if have(programs) {
         return Ok(None);
     }
-    let folder = installed("prometheus", |folder| {
-        step("Fetching Prometheus");
+    let folder = installed(package, |folder| {
+        step(&format!("Fetching {package}"));
         let mut download = run::command("apt-get");
-        download.args(["download", "-q", "prometheus"]).current_dir(folder);
+        download.args(["download", "-q", package]).current_dir(folder);
         if run::run(&mut download).is_err() {
             run::check()?;
             // also fetches the lists of packages

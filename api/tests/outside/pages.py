@@ -6,7 +6,8 @@
     ```text of=N                    what the background command N prints, sooner or later
     ```LANGUAGE file=NAME           is written to that file
     ```text picture                 is only looked at; ```json is JSON
-    ```console                      needs systemd or a Docker engine, or is `./dev`, which runs this: not run; it starts nothing else
+    ```console                      needs systemd or a Docker engine, or is `./dev`, which runs this: not run; it starts nothing else.
+                                    compose.py runs those of Docker, on an engine of its own
     ```sql                          for a superuser of Postgres, once: not run
 
 `needs=PROGRAM` passes a block over, loudly, where there is no such program. The shell is as new as that of a reader: its
@@ -130,7 +131,8 @@ class Page:
         self.folder, self.ports = folder, {}
         work = folder / "work"
         (work / ".dev").mkdir(parents=True)
-        shutil.copy(os.environ["ENV_FILE"], work / ".dev/env")
+        if "ENV_FILE" in os.environ:
+            shutil.copy(os.environ["ENV_FILE"], work / ".dev/env")
         for name in CHECKOUT:
             (work / name).symlink_to(ROOT / name)
         self.shell = Shell(folder)

@@ -278,6 +278,7 @@ fn shell(test: &mut Test) -> anyhow::Result<()> {
             "dev",
             ".ci/run",
             "xtask/rustc-without-llvm",
+            "deploy/docker/backup",
             "deploy/docker/ready",
             "deploy/docker/secrets",
             "deploy/docker/roles.sh",

@@ -18,7 +18,7 @@ const FUZZ: &str = "75";
 const GUZZLE: &str = "require 'GuzzleHttp/autoload.php'; exit(extension_loaded('curl') && extension_loaded('mbstring') ? 0 : 1);";
 
 /// The result of installing something, unless a signal ended it.
-fn unless_stopped<T>(installed: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
+pub(super) fn unless_stopped<T>(installed: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
     run::check()?;
     Ok(installed.inspect_err(|error| eprintln!("{error:#}")).ok())
 }

@@ -4,12 +4,14 @@ use std::fs;
 
 use anyhow::{Context as _, bail, ensure};
 use longshore_stack::port::on_free_port;
-use longshore_stack::postgres::Cluster;
+use longshore_stack::postgres::{self, Cluster};
+use nix::unistd::geteuid;
 
+use super::outside::unless_stopped;
 use super::{Test, copy};
 use crate::place::DEV;
 use crate::run;
-use crate::tools::{have, install_optional};
+use crate::tools::{self, have, install_optional};
 
 /// The exposure that `systemd-analyze security` may find in a unit.
 const EXPOSURE: &str = "--threshold=20";
@@ -58,6 +60,8 @@ pub(super) fn compose(test: &mut Test) -> anyhow::Result<()> {
         };
         run::run(&mut run::command(folder.join("deploy/docker/secrets")))?;
         run::run(&mut command(&["config", "--quiet"]))?;
+        let tls = ["-f", "docker-compose.yml", "-f", "deploy/docker/tls.yml", "config", "--quiet"];
+        run::run(command(&tls).env("LONGSHORE_HOST", "longshore.example"))?;
         let monitoring = command(&["--profile", "monitoring", "config"]).output()?;
         let monitoring = String::from_utf8_lossy(&monitoring.stdout).contains("grafana/grafana");
         ensure!(monitoring, "the profile monitoring has no Grafana");
@@ -65,7 +69,34 @@ pub(super) fn compose(test: &mut Test) -> anyhow::Result<()> {
         let without = run::succeeds(&mut command(&["--env-file", "/dev/null", "config", "--quiet"]));
         ensure!(!without, "it starts without secrets");
         Ok(())
-    })
+    })?;
+    installation(test, &compose.join(" "))
+}
+
+/// The same file with what runs in its containers, but for the engine.
+fn installation(test: &mut Test, compose: &str) -> anyhow::Result<()> {
+    let name = "an installation by docker-compose.yml";
+    if !geteuid().is_root() {
+        test.skip(name, "only root can run its containers without an engine");
+        return Ok(());
+    }
+    let (programs, packages) = (["bwrap", "ip", "curl", "jq"], ["bubblewrap", "iproute2", "curl", "jq"]);
+    let python = || anyhow::Ok((tools::caddy()?, tools::outside_python(test.place)?));
+    let installed = if tools::ensure(&programs, &packages)? { unless_stopped(python())? } else { None };
+    let Some((caddy, python)) = installed else {
+        test.skip(name, "bubblewrap, iproute2, curl, jq, Caddy or the package index of Python cannot be had");
+        return Ok(());
+    };
+    test.need_programs()?;
+    let caddy = caddy.unwrap_or_else(|| "/usr/bin".into());
+    let compose = compose.to_owned();
+    test.queue(name, move |test| {
+        let mut install = test.place.command(&python);
+        install.arg("api/tests/outside/compose.py").env("PROGRAMS", test.place.program(DEV, ""));
+        install.env("POSTGRES", postgres::programs()?).env("CADDY", &caddy).env("COMPOSE", &compose);
+        run::run(install.env("PYTHONDONTWRITEBYTECODE", "1"))
+    });
+    Ok(())
 }
 
 /// The units as systemd reads them, with the programs of this build in place of installed ones; and how much they may do.
