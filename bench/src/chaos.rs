@@ -148,10 +148,8 @@ async fn on(
     for fault in &mut faults {
         fault.pause = silence(&moments, started, fault);
     }
-    checks.extend(
-        set_back::act(site, site.postgres.keep(), site.postgres.set_back(), &company.warehouses, seed, tell)
-            .await?,
-    );
+    let (keep, set_back) = (site.postgres.keep(), site.postgres.set_back());
+    checks.extend(Box::pin(set_back::act(site, keep, set_back, &company.warehouses, seed, tell)).await?);
     let played = company.played(site, &minder).await?;
     Ok(Report { seed, seconds, disk, faults, played, quiet_after, checks })
 }

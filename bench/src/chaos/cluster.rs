@@ -26,6 +26,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use clap::ValueEnum;
 use longshore_kernel::share;
 
 pub use self::machine::FOLDER;
@@ -67,11 +68,11 @@ const AFTERMATH: Duration = Duration::from_secs(10);
 const SETTLES: Duration = Duration::from_secs(3);
 
 /// What kind of run it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Length {
     /// One fault of each kind.
     Short,
-    /// All that was promised.
+    /// All that was promised, which takes a quarter of an hour.
     Whole,
     /// One failover that loses commits, because none waits for a standby.
     Asynchronous,

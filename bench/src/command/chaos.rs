@@ -30,14 +30,8 @@ pub(super) struct Chaos {
     #[arg(long, requires = "table", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=100))]
     divisor: u16,
     /// Break a cluster: Postgres under Patroni and Redis under Sentinel on machines of their own, one fault of each kind. It needs root.
-    #[arg(long, conflicts_with_all = ["minutes", "table"])]
-    cluster: bool,
-    /// All faults of a cluster, which takes a quarter of an hour.
-    #[arg(long, requires = "cluster")]
-    whole: bool,
-    /// A cluster without a synchronous standby, whose failover loses commits.
-    #[arg(long, requires = "cluster", conflicts_with = "whole")]
-    asynchronous: bool,
+    #[arg(long, value_enum, num_args = 0..=1, default_missing_value = "short", conflicts_with_all = ["minutes", "table"])]
+    cluster: Option<Length>,
     /// How processes of a cluster find the primary of Postgres.
     #[arg(long, requires = "cluster", value_enum, default_value_t = Hosts::Half)]
     hosts: Hosts,
@@ -66,8 +60,8 @@ impl Chaos {
 
     async fn run_one(&self) -> anyhow::Result<()> {
         match self {
-            Self { cluster: true, inside: false, .. } => enter_namespaces().await,
-            Self { cluster: true, .. } => self.cluster().await,
+            Self { cluster: Some(_), inside: false, .. } => enter_namespaces().await,
+            Self { cluster: Some(length), .. } => self.cluster(*length).await,
             Self { table: true, .. } => self.table().await,
             _ => self.all().await,
         }
@@ -78,12 +72,7 @@ impl Chaos {
         self.seed.unwrap_or_else(|| u64::from(ids::random_id().as_fields().0))
     }
 
-    async fn cluster(&self) -> anyhow::Result<()> {
-        let length = match self {
-            Self { whole: true, .. } => Length::Whole,
-            Self { asynchronous: true, .. } => Length::Asynchronous,
-            _ => Length::Short,
-        };
+    async fn cluster(&self, length: Length) -> anyhow::Result<()> {
         let setup = Setup { seed: self.seed(), length, hosts: self.hosts, logs: self.logs.clone() };
         let report = cluster::run(&setup, |line| println!("{line}")).await?;
         println!("\n{report}");

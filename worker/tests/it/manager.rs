@@ -27,7 +27,8 @@ async fn the_worker_says_when_it_works_that_it_is_alive_and_when_it_stops(
     for _ in 0..3 {
         assert_eq!(manager.hears().await.unwrap(), "WATCHDOG=1");
     }
-    signal("TERM", &[worker.borrow().pid().unwrap()]).await.unwrap();
+    let pid = worker.borrow().pid().unwrap();
+    signal("TERM", &[pid]).await.unwrap();
     manager.waits_for("STOPPING=1").await.unwrap();
     ready(&log, async || worker.borrow_mut().has_ended()).await.unwrap();
     assert!(std::fs::read_to_string(&log).unwrap().contains("stopped"), "it ended in order");

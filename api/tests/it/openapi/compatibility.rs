@@ -260,7 +260,7 @@ const ADDITIONS: &[Case] = &[
         at(new, place).as_array_mut().unwrap().push(json!("colour"));
     }),
     ("a wider bound", |new| {
-        *at(new, "/components/schemas/ProductQuery/properties/select/maxItems") = json!(61)
+        *at(new, "/components/schemas/ProductQuery/properties/select/maxItems") = json!(61);
     }),
     ("a body that may be left out", |new| {
         remove(new, "/paths/~1api~1product/post/requestBody", "required");

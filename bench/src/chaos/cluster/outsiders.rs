@@ -55,15 +55,13 @@ impl Outsiders {
     async fn write_at(&self, at: Machine, url: &Url) {
         let (mut connected, mut number) = (None, 0);
         loop {
-            let mut psql = match connected.take() {
-                Some(psql) => psql,
-                None => match timeout(PATIENCE, PgConnection::connect(url.as_str())).await {
-                    Ok(Ok(psql)) => psql,
-                    _ => {
-                        tokio::time::sleep(FAILED).await;
-                        continue;
-                    }
-                },
+            let mut psql = if let Some(psql) = connected.take() {
+                psql
+            } else if let Ok(Ok(psql)) = timeout(PATIENCE, PgConnection::connect(url.as_str())).await {
+                psql
+            } else {
+                tokio::time::sleep(FAILED).await;
+                continue;
             };
             number += 1;
             let began = Instant::now();

@@ -19,7 +19,7 @@ use crate::chaos::crew::Role;
 const CUT_OFF: Duration = Duration::from_secs(4);
 
 /// The same of the old master of Redis.
-const MASTER_CUT_OFF: Duration = Duration::from_secs(60);
+const MASTER_CUT_OFF: Duration = Duration::from_mins(1);
 
 /// What breaks.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -43,7 +43,7 @@ impl Hosts {
         match self {
             Self::Balancer => false,
             Self::List => true,
-            Self::Half => number % 2 == 0,
+            Self::Half => number.is_multiple_of(2),
         }
     }
 }

@@ -204,7 +204,6 @@ impl<'d> Comparison<'d> {
     /// An example of an event shows fields that no schema lists.
     fn example(&mut self, place: &str, old: &Value, new: &Value) {
         match (old, new) {
-            (Value::Null, _) | (_, Value::Null) => {}
             (Value::Object(old), Value::Object(new)) => {
                 for (name, before) in old {
                     let place = format!("{place}.{name}");
@@ -219,7 +218,9 @@ impl<'d> Comparison<'d> {
                     self.example(&format!("{place}[]"), before, now);
                 }
             }
-            (Value::String(_), Value::String(_))
+            (Value::Null, _)
+            | (_, Value::Null)
+            | (Value::String(_), Value::String(_))
             | (Value::Number(_), Value::Number(_))
             | (Value::Bool(_), Value::Bool(_)) => {}
             _ => self.says(place, "has another type"),
