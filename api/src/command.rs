@@ -37,6 +37,7 @@ use longshore_kernel::ids::OrganisationId;
 use longshore_kernel::metrics::Metrics;
 use longshore_kernel::migration;
 use longshore_kernel::objects::Objects;
+use longshore_kernel::pooler;
 use longshore_kernel::proxy::Proxies;
 use longshore_kernel::quota::Quotas;
 use longshore_kernel::refusals::Refusals;
@@ -69,6 +70,8 @@ enum Command {
     Serve(Box<Serve>),
     /// Migrate the database to this version.
     Migrate(DatabaseSettings),
+    /// Print what PgBouncer needs in its configuration, for the Postgres that DATABASE_URL names.
+    Pooler(DatabaseSettings),
     /// Print the description of the API (OpenAPI 3.1) on standard output.
     Openapi,
     /// Create access tokens in the database.
@@ -171,6 +174,15 @@ struct AdminCreate {
     database: DatabaseSettings,
 }
 
+/// Refuses to do by a pooler what needs a session of its own, or is about Postgres itself.
+fn must_be_postgres(settings: &DatabaseSettings) -> anyhow::Result<()> {
+    ensure!(
+        !settings.database_pooled,
+        "this command needs Postgres itself: let DATABASE_URL name it, and LONGSHORE_DATABASE_POOLED be false"
+    );
+    Ok(())
+}
+
 impl Cli {
     /// Runs the command; reports a failure on standard error.
     ///
@@ -199,8 +211,14 @@ impl Cli {
         match self.command {
             Command::Serve(settings) => settings.run(&self.log).await,
             Command::Migrate(settings) => {
+                must_be_postgres(&settings)?;
                 migration::migrate(&settings.database_url).await?;
                 tracing::info!("the database is up to date");
+                Ok(Exit::Done)
+            }
+            Command::Pooler(settings) => {
+                must_be_postgres(&settings)?;
+                io::stdout().write_all(pooler::file(&settings)?.as_bytes())?;
                 Ok(Exit::Done)
             }
             Command::Openapi => {
@@ -262,6 +280,7 @@ impl Serve {
 
 impl RotateKeys {
     async fn run(self) -> anyhow::Result<Exit> {
+        must_be_postgres(&self.database)?;
         let db = Database::connect_lazy(&self.database, "longshore-api", Use::Work)?;
         let vault = Vault::new(&self.vault.encryption_key)?;
         let rotated = rotation::rotate(&db, &vault).await?;

@@ -3,6 +3,7 @@
 use std::env::{join_paths, split_paths, var_os};
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -179,4 +180,73 @@ fn unpacked(package: &str, programs: &[&str]) -> anyhow::Result<Option<PathBuf>>
         Ok(())
     })?;
     Ok(Some(folder.join("usr/bin")))
+}
+
+/// `PgBouncer` of Debian 13 and what it is linked to. They are unpacked beside the system, whatever its libraries are.
+const PGBOUNCER: [&str; 14] = [
+    "pgbouncer",
+    "libaudit1",
+    "libc6",
+    "libcap-ng0",
+    "libcap2",
+    "libcares2",
+    "libevent-2.1-7t64",
+    "libgcc-s1",
+    "libpam0g",
+    "libselinux1",
+    "libssl3t64",
+    "libsystemd0",
+    "libzstd1",
+    "zlib1g",
+];
+
+/// The program `pgbouncer` of Debian 13: that of Debian 12 knows no prepared statements.
+pub(crate) fn pgbouncer() -> anyhow::Result<PathBuf> {
+    let folder = installed("pgbouncer-trixie", |folder| {
+        step("Fetching PgBouncer");
+        // the mirror of the system, with another release
+        let sources = fs::read_to_string("/etc/apt/sources.list.d/debian.sources")?;
+        let first = sources.split("\n\n").next().unwrap_or_default();
+        let suites =
+            |line: &str| if line.starts_with("Suites:") { "Suites: trixie".into() } else { line.to_owned() };
+        let trixie: Vec<_> = first.lines().map(suites).collect();
+        for made in ["apt/lists/partial", "apt/cache/archives/partial", "packages"] {
+            fs::create_dir_all(folder.join(made))?;
+        }
+        let sources = folder.join("apt/trixie.sources");
+        fs::write(&sources, trixie.join("\n") + "\n")?;
+        fs::write(folder.join("apt/status"), "")?;
+        let apt = || {
+            let mut apt = run::command("apt-get");
+            for (name, value) in [
+                ("Dir::Etc::sourcelist", sources.clone()),
+                ("Dir::Etc::sourceparts", "/dev/null".into()),
+                ("Dir::State", folder.join("apt")),
+                ("Dir::State::status", folder.join("apt/status")),
+                ("Dir::Cache", folder.join("apt/cache")),
+            ] {
+                apt.arg("-o").arg(format!("{name}={}", value.display()));
+            }
+            apt.arg("-q").current_dir(folder.join("packages"));
+            apt
+        };
+        run::run(apt().arg("update"))?;
+        run::run(apt().arg("download").args(PGBOUNCER))?;
+        let root = folder.join("root");
+        for package in fs::read_dir(folder.join("packages"))? {
+            run::run(Command::new("dpkg-deb").arg("-x").arg(package?.path()).arg(&root))?;
+        }
+        fs::remove_dir_all(folder.join("apt"))?;
+        fs::remove_dir_all(folder.join("packages"))?;
+        let libraries = root.join("usr/lib/x86_64-linux-gnu").display().to_string();
+        let program = folder.join("pgbouncer");
+        let run = format!(
+            "#!/bin/sh\nexec {libraries}/ld-linux-x86-64.so.2 --library-path {libraries} {} \"$@\"\n",
+            root.join("usr/sbin/pgbouncer").display()
+        );
+        fs::write(&program, run)?;
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
+        run::run(run::command(&program).arg("--version"))
+    })?;
+    Ok(folder.join("pgbouncer"))
 }

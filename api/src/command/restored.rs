@@ -8,7 +8,7 @@ use longshore_kernel::config::DatabaseSettings;
 use longshore_kernel::database;
 use longshore_operate::restored::{self, Wanted};
 
-use super::{Exit, read};
+use super::{Exit, must_be_postgres, read};
 
 #[derive(Args, Debug)]
 pub(super) struct Restored {
@@ -25,6 +25,7 @@ pub(super) struct Restored {
 
 impl Restored {
     pub(super) async fn run(self) -> anyhow::Result<Exit> {
+        must_be_postgres(&self.database)?;
         let mut owner = database::connect_owner(&self.database, "longshore-api").await?;
         let wanted = Wanted { since: self.since, asks_warehouses: self.ask_warehouses };
         // a reader that wants no more, such as `head`, leaves nothing half done

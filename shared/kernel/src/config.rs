@@ -83,6 +83,9 @@ pub struct DatabaseSettings {
     /// Role that the service uses after login. The login must be a member of it. The role owns nothing.
     #[arg(long, env = "LONGSHORE_DATABASE_ROLE", default_value = "longshore_service")]
     pub database_role: String,
+    /// Whether `DATABASE_URL` names a pooler, PgBouncer, which has the file that `longshore-api pooler` prints.
+    #[arg(long, env = "LONGSHORE_DATABASE_POOLED", default_value_t = false)]
+    pub database_pooled: bool,
     /// Connections for changes and look-ups.
     #[arg(long, env = "LONGSHORE_DATABASE_CONNECTIONS", default_value_t = 32, value_parser = clap::value_parser!(u32).range(2..=1000))]
     pub database_connections: u32,

@@ -44,6 +44,8 @@ use tracing::Instrument as _;
 
 use super::config::DatabaseSettings;
 pub use super::pool::{Pool, Transaction};
+use super::pooler::{Guard, Pooler};
+use super::pools::{self, Kind};
 use super::postgres_server::{Following, InvalidUrl, PostgresServer};
 use super::pulse::{self, Memory};
 use super::share;
@@ -73,6 +75,8 @@ pub struct Database {
     pub committed: Arc<Notify>,
     /// Leads the pools to the host that takes writes, where there are several.
     following: Option<Arc<Following>>,
+    /// Sees that a pooler keeps what the pools need.
+    pooler: Pooler,
 }
 
 /// There are no pools.
@@ -86,36 +90,14 @@ pub enum NoPools {
     Io(#[from] io::Error),
 }
 
-/// Connections of [`Database::leases`]: a renewal takes less than a millisecond, so a thousand lanes need one of them.
-pub const LEASE_CONNECTIONS: u32 = 4;
-
-/// Connections for checks of Postgres.
-const PROBE_CONNECTIONS: u32 = 1;
-
-/// Connections that a process opens at most.
-#[must_use]
-pub fn most_connections(settings: &DatabaseSettings) -> u32 {
-    settings.database_connections
-        + settings.database_list_connections
-        + settings.database_stream_connections
-        + LEASE_CONNECTIONS
-        + PROBE_CONNECTIONS
-}
-
 /// What a process does with its connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// It serves requests: a wait for a locked row ends soon, so that it does not occupy a connection.
+    /// It serves requests.
     Requests,
-    /// It does what was accepted, and waits for its rows.
+    /// It does what was accepted.
     Work,
 }
-
-/// How long a request waits for a row that is locked.
-const ROW_PATIENCE: &str = "2s";
-
-/// How long a page of a list, or its count, may take.
-const LIST_PATIENCE: &str = "5s";
 
 impl Database {
     /// Pools that connect when they are first used: a process starts although Postgres is not there yet.
@@ -124,52 +106,57 @@ impl Database {
         application: &str,
         used_for: Use,
     ) -> Result<Self, NoPools> {
-        let (options, following) = PostgresServer::parse(&settings.database_url)?.follow()?;
-        let options = options.application_name(application);
-        let options = match used_for {
-            Use::Requests => options.options([("lock_timeout", ROW_PATIENCE)]),
-            Use::Work => options,
-        };
-        let mut pools = Self::from_options(&options, settings);
-        pools.following = following.map(|mut following| {
+        let (options, following) = PostgresServer::of(settings)?.follow()?;
+        let (mut database, guarded) = Self::open(&options.application_name(application), settings, used_for);
+        database.following = following.map(|mut following| {
             following.expect_certificates(vec![
-                pools.main.of_work(),
-                pools.lists.of_work(),
-                pools.streams.of_work(),
-                pools.leases.clone(),
-                pools.probe.clone(),
+                database.main.of_work(),
+                database.lists.of_work(),
+                database.streams.of_work(),
+                database.leases.clone(),
+                database.probe.clone(),
             ]);
             Arc::new(following)
         });
-        Ok(pools)
+        if settings.database_pooled {
+            database.pooler = Pooler::watch(guarded);
+        }
+        Ok(database)
     }
 
-    /// The same from parsed options; tests come with a database of their own.
+    /// The same from parsed options, without a pooler; tests come with a database of their own.
     #[must_use]
     pub fn from_options(options: &PgConnectOptions, settings: &DatabaseSettings) -> Self {
-        let probing = options.clone().options([("timezone", "UTC"), ("statement_timeout", "2s")]);
-        let base = options.clone().options([
-            ("role", settings.database_role.as_str()),
-            ("timezone", "UTC"),
-            // Compiling a plan takes longer than any statement here; and the setting against scans, below, gives the few
-            // necessary scans a cost at which Postgres would compile every time.
-            ("jit", "off"),
-            // a session whose process stalls must not hold its locks for ever
-            ("idle_in_transaction_session_timeout", "60s"),
-        ]);
+        Self::open(options, settings, Use::Work).0
+    }
+
+    /// The pools, and those of them that the process uses.
+    fn open(
+        options: &PgConnectOptions,
+        settings: &DatabaseSettings,
+        used_for: Use,
+    ) -> (Self, Vec<(Guard, PgPool)>) {
         let memory = Memory::default();
-        let pool = |max: u32| {
+        let mut guarded = Vec::new();
+        let mut pool = |kind: &'static Kind, tuned: fn(PgPoolOptions) -> PgPoolOptions| {
             let memory = memory.clone();
-            PgPoolOptions::new()
-                .max_connections(max)
+            let guard = settings.database_pooled.then(|| Guard::new(kind, &settings.database_role));
+            let guarding = guard.clone();
+            let pool = PgPoolOptions::new()
+                .max_connections(kind.connections(settings))
                 .acquire_timeout(share::PATIENCE)
                 .idle_timeout(Duration::from_mins(5))
                 // a connection has answered when it was given back: to ask again a moment later doubles the way of each
                 // statement, and finds no server that goes away in between
                 .test_before_acquire(false)
                 .after_connect(move |connection, _| {
-                    let memory = memory.clone();
-                    Box::pin(async move { pulse::greet(connection, &memory).await })
+                    let (memory, guarding) = (memory.clone(), guarding.clone());
+                    Box::pin(async move {
+                        if let Some(guard) = guarding {
+                            guard.admit(connection).await?;
+                        }
+                        pulse::greet(connection, &memory).await
+                    })
                 })
                 .before_acquire(|connection, found| {
                     Box::pin(async move {
@@ -178,47 +165,45 @@ impl Database {
                         }
                         Ok(true)
                     })
-                })
+                });
+            let options = if settings.database_pooled {
+                kind.pooled(options)
+            } else {
+                kind.direct(options, &settings.database_role)
+            };
+            let pool = tuned(pool).connect_lazy_with(options);
+            // only workers use that
+            let is_used = kind.name != pools::LEASES.name || used_for == Use::Work;
+            guarded.extend(guard.filter(|_| is_used).map(|guard| (guard, pool.clone())));
+            pool
         };
-        // A generic plan for queries by key: planning a partitioned look-up costs more than running it.
-        // And never a scan of a whole table, or of all that an index has for an organisation, where one key serves: a plan
-        // made while a table was empty or tiny is kept while it fills, and would then read all of it for every row.
-        let keyed = base.clone().options([
-            ("plan_cache_mode", "force_generic_plan"),
-            ("enable_seqscan", "off"),
-            ("enable_bitmapscan", "off"),
-            // nothing here is so large that several processes should read it
-            ("max_parallel_workers_per_gather", "0"),
-        ]);
-        // A renewal that takes as long as a lease comes too late. It does not wait for the disk: if a crash of Postgres undoes
-        // it, the lease ends a moment earlier.
-        let renewing = keyed.clone().options([("statement_timeout", "3s"), ("synchronous_commit", "off")]);
-        let keyed = keyed.options([("statement_timeout", "120s")]);
-        let listed = base
-            .clone()
-            .options([("plan_cache_mode", "force_custom_plan"), ("statement_timeout", LIST_PATIENCE)]);
-        // a stream lives as long as its reader reads; the writer of the answer has the time-out
-        let streamed =
-            base.clone().options([("plan_cache_mode", "force_custom_plan"), ("statement_timeout", "0")]);
-        let main = pool(settings.database_connections).connect_lazy_with(keyed);
-        let lists = pool(settings.database_list_connections).connect_lazy_with(listed);
-        let streams = pool(settings.database_stream_connections).connect_lazy_with(streamed);
-        let probe = pool(PROBE_CONNECTIONS).idle_timeout(None).connect_lazy_with(probing);
+        let as_it_is = |pool| pool;
+        let main = match used_for {
+            Use::Requests => &pools::REQUESTS,
+            Use::Work => &pools::WORK,
+        };
+        let main = pool(main, as_it_is);
+        let lists = pool(&pools::LISTS, as_it_is);
+        let streams = pool(&pools::STREAMS, as_it_is);
+        let leases = pool(&pools::LEASES, as_it_is);
+        let probe = pool(&pools::PROBE, |pool| pool.idle_timeout(None));
         let patience = Duration::from_secs(settings.commit_seconds);
         let standby = Standby::new(probe.clone(), patience, settings.database_connections);
         let shared = |pool, what, times| Pool::new(pool, what, times, standby.clone());
-        Self {
+        let database = Self {
             // what runs here takes milliseconds, unless it waits for a row
             main: shared(main, "connections to the database", 3),
             lists: shared(lists, "connections for lists", 1),
             streams: shared(streams, "connections for unlimited lists", 1),
-            leases: pool(LEASE_CONNECTIONS).connect_lazy_with(renewing),
+            leases,
             probe,
             standby,
             pulse: memory,
             committed: Arc::default(),
             following: None,
-        }
+            pooler: Pooler::default(),
+        };
+        (database, guarded)
     }
 
     /// Ends all connections: later requests for one fail as if Postgres were unavailable.
@@ -232,6 +217,12 @@ impl Database {
         );
     }
 
+    /// Why this process cannot work through its pooler, if it cannot.
+    #[must_use]
+    pub fn refused_by_pooler(&self) -> Option<String> {
+        self.pooler.refused()
+    }
+
     /// Whether Postgres answers.
     pub async fn ping(&self) -> Result<(), sqlx::Error> {
         sqlx::query!("SELECT 1 AS one").fetch_one(&self.probe).await.map(|_| ())
@@ -243,7 +234,7 @@ impl Database {
 /// # Errors
 /// The URL is none, no server takes writes, or Postgres refuses.
 pub async fn connect_owner(settings: &DatabaseSettings, application: &str) -> anyhow::Result<PgConnection> {
-    let options = PostgresServer::parse(&settings.database_url)?.find().await?.application_name(application);
+    let options = PostgresServer::of(settings)?.find().await?.application_name(application);
     Ok(PgConnection::connect_with(&options.options([("timezone", "UTC")])).await?)
 }
 

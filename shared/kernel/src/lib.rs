@@ -6,7 +6,7 @@
 //! | input | [`input`], [`json`], [`csv`], [`encoding`], [`unfold`], [`echo`], [`amount`], [`country`], [`currency`] |
 //! | answers | [`answer`], [`problem`], [`refused`], [`cause`] |
 //! | records and their changes | [`change`], [`ids`], [`word`], [`noun`], [`tombstone`], [`cursor`], [`figure`] |
-//! | Postgres | [`database`], [`pool`], [`gather`], [`sqlstate`], [`migration`], [`history`], [`horizon`], [`statistics`], [`skew`], [`pulse`], [`set_back`] |
+//! | Postgres | [`database`], [`pools`], [`pool`], [`pooler`], [`gather`], [`sqlstate`], [`migration`], [`history`], [`horizon`], [`statistics`], [`skew`], [`pulse`], [`set_back`] |
 //! | Redis and the store of objects | [`redis_server`], [`queue`], [`hold`], [`objects`] |
 //! | shares and limits | [`share`], [`rate`], [`quota`] |
 //! | outbound calls and secrets | [`destination`], [`address`], [`authentication`], [`crypto`], [`resealing`] |
@@ -50,6 +50,8 @@ pub mod objects;
 pub mod origin;
 pub mod outage;
 pub mod pool;
+pub mod pooler;
+pub mod pools;
 pub mod postgres_server;
 pub mod precondition;
 pub mod problem;

@@ -25,6 +25,8 @@ use tokio::time::timeout;
 
 use self::relay::Relay;
 use super::cause::causes;
+use super::config::DatabaseSettings;
+use super::pools;
 
 /// How long a server may take to accept a session.
 const CONNECTED: Duration = Duration::from_secs(2);
@@ -43,6 +45,12 @@ const PAUSE: Duration = Duration::from_millis(750);
 #[error("DATABASE_URL: {0}")]
 pub struct InvalidUrl(String);
 
+impl InvalidUrl {
+    pub(super) fn because(why: &str) -> Self {
+        Self(why.to_owned())
+    }
+}
+
 /// Where Postgres is; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct PostgresServer {
@@ -51,6 +59,8 @@ pub struct PostgresServer {
     is_primary: bool,
     /// Whether there is anything to choose, or to wait for.
     is_chosen: bool,
+    /// Whether the hosts are poolers.
+    is_pooled: bool,
 }
 
 /// What a server is.
@@ -70,12 +80,20 @@ pub enum Role {
 }
 
 impl PostgresServer {
+    /// Reads the URL of settings.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn of(settings: &DatabaseSettings) -> Result<Self, InvalidUrl> {
+        Ok(Self { is_pooled: settings.database_pooled, ..Self::parse(&settings.database_url)? })
+    }
+
     /// Reads `DATABASE_URL`: `postgres://user:password@a:5432,b,c/name`, with `target_session_attrs` as of libpq.
     ///
     /// # Errors
     /// If it is none.
     pub fn parse(url: &str) -> Result<Self, InvalidUrl> {
-        let invalid = |why: &str| InvalidUrl(why.to_owned());
+        let invalid = InvalidUrl::because;
         let (before, query) =
             url.split_once('?').map_or((url, None), |(before, query)| (before, Some(query)));
         let (scheme, rest) = before
@@ -121,7 +139,8 @@ impl PostgresServer {
             // as it is in a URL, an address of IPv6 is in brackets
             Ok(options.host(address.trim_matches(['[', ']'])))
         };
-        Ok(Self { hosts: hosts.iter().map(read).collect::<Result<_, _>>()?, is_primary, is_chosen })
+        let hosts = hosts.iter().map(read).collect::<Result<_, _>>()?;
+        Ok(Self { hosts, is_primary, is_chosen, is_pooled: false })
     }
 
     /// The server for one connection: where there is a choice, the one that takes writes now.
@@ -139,9 +158,29 @@ impl PostgresServer {
         }
     }
 
+    /// The server where there is one host.
+    ///
+    /// # Errors
+    /// If there are several: a pooler does not choose, so each has one of its own.
+    pub(super) fn only(&self) -> Result<&PgConnectOptions, InvalidUrl> {
+        match &*self.hosts {
+            [host] => Ok(host),
+            _ => Err(InvalidUrl::because(
+                "must name one host, that of the Postgres which the pooler is for: it chooses none",
+            )),
+        }
+    }
+
     /// What each host is, in their order.
     pub async fn roles(&self) -> Vec<Role> {
-        join_all(self.hosts.iter().map(async |host| ask(host, &mut None).await)).await
+        join_all((0..self.hosts.len()).map(async |at| self.ask(at, &mut None).await)).await
+    }
+
+    /// What a host is, by the session that is open; by a new one if that has ended.
+    async fn ask(&self, at: usize, session: &mut Option<PgConnection>) -> Role {
+        // a pooler has no database of the plain name
+        let host = &self.hosts[at];
+        if self.is_pooled { ask(&pools::PROBE.pooled(host), session).await } else { ask(host, session).await }
     }
 
     /// Why none is chosen.
@@ -217,7 +256,7 @@ async fn watch_all(server: PostgresServer, chosen: watch::Sender<Option<usize>>,
         tasks.spawn(async move {
             let mut session = None;
             loop {
-                let role = ask(&server.hosts[at], &mut session).await;
+                let role = server.ask(at, &mut session).await;
                 roles.send_if_modified(|roles| std::mem::replace(&mut roles[at], role.clone()) != role);
                 tokio::time::sleep(LOOK_SOON).await;
                 if chosen.borrow().is_some() {
@@ -288,7 +327,6 @@ impl fmt::Display for Role {
     }
 }
 
-/// What the server is, by the session that is open; by a new one if that has ended.
 async fn ask(host: &PgConnectOptions, session: &mut Option<PgConnection>) -> Role {
     if let Some(mut open) = session.take() {
         match timeout(SILENT, role(&mut open)).await {

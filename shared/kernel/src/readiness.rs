@@ -13,8 +13,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The state of the dependencies of a process.
 #[derive(Clone, Debug)]
 pub struct Readiness {
-    /// Whether Postgres answers.
+    /// Whether Postgres answers, and a pooler before it keeps what is needed.
     pub postgres: bool,
+    /// What that loses.
+    pub pooler: Option<String>,
     /// Whether Redis takes writes.
     pub redis: RedisHealth,
     /// By how many seconds the clock of this process is ahead of that of Postgres, where it is wrong.
@@ -30,7 +32,8 @@ impl Readiness {
         );
         let clock = services.metrics.clock();
         let clock_ahead = clock.is_wrong().then(|| clock.seconds());
-        Self { postgres: matches!(postgres, Ok(Ok(()))), redis, clock_ahead }
+        let pooler = services.db.refused_by_pooler();
+        Self { postgres: matches!(postgres, Ok(Ok(()))) && pooler.is_none(), pooler, redis, clock_ahead }
     }
 
     /// The body of the answer of a process that is `ready`, or is not.
@@ -39,6 +42,7 @@ impl Readiness {
         let mut body = Map::new();
         body.insert("status".to_owned(), if ready { "ready" } else { "unavailable" }.into());
         body.insert("postgres".to_owned(), if self.postgres { "up" } else { "down" }.into());
+        body.extend(self.pooler.as_ref().map(|lost| ("pooler".to_owned(), lost.as_str().into())));
         body.extend(self.redis.fields());
         if let Some(ahead) = self.clock_ahead {
             body.insert("clockAheadSeconds".to_owned(), ahead.into());

@@ -6,7 +6,7 @@
 //! that connects, it records that Postgres was set back if it is the first to see that.
 //!
 //! - [`settings`]: contradictions, and settings for development only;
-//! - [`postgres`]: connection, version, durability, room for our connections, role and grants, migrations and the right to
+//! - [`postgres`]: connection, pooler, version, durability, room for our connections, role and grants, migrations and the right to
 //!   run them, clock; whether it was set back;
 //! - [`queues`]: Redis' connection, version, eviction, clock, memory, whether it accepts writes; whether workers are active;
 //! - [`stores`]: whether the keys open all sealed values, whether orders and stocks agree, and whether an object can be stored, read and deleted.

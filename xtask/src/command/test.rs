@@ -37,7 +37,7 @@ type Queued = (String, Box<dyn FnOnce(&Test<'_>) -> anyhow::Result<()> + Send>);
 const ABREAST: usize = 3;
 
 /// The checks, by the names that `--only` takes.
-const CHECKS: [(&str, Check); 23] = [
+const CHECKS: [(&str, Check); 24] = [
     ("formatting", formatting),
     ("shell", shell),
     ("licences", licences),
@@ -57,6 +57,7 @@ const CHECKS: [(&str, Check); 23] = [
     ("monitoring", outside::monitoring),
     ("pages", outside::pages),
     ("standby", service::standby),
+    ("pooler", service::pooler),
     ("compose", service::compose),
     ("chart", outside::chart),
     ("units", service::units),

@@ -82,24 +82,24 @@ impl Matching {
 
     /// How many match, of those that the scope includes.
     pub async fn count(&self, services: &Services, scope: &Scope) -> Result<i64, Problem> {
-        let mut connection = services.db.lists.acquire().await?;
+        let mut tx = services.db.lists.transaction(None).await?;
         let counted: Result<(i64,), _> =
-            self.one(&mut connection, scope, PgArguments::default(), &["SELECT count(*)"], "").await;
+            self.one(&mut tx, scope, PgArguments::default(), &["SELECT count(*)"], "").await;
         Ok(counted.map_err(refused)?.0)
     }
 
     /// The one row of a statement: `before` ends in what is selected of each record `{t}`, and `behind` follows its conditions. Its
-    /// own values are the first ones.
+    /// own values are the first ones. It is not kept, so it needs a transaction: a pooler has it in one session only.
     pub(crate) async fn one<R: for<'r> FromRow<'r, PgRow> + Send + Unpin>(
         &self,
-        connection: &mut PgConnection,
+        tx: &mut PgConnection,
         scope: &Scope,
         values: PgArguments,
         before: &[&'static str],
         behind: &'static str,
     ) -> Result<R, Problem> {
         let (sql, values) = self.statement(scope, values, before, behind)?;
-        Ok(sqlx::query_as_with(sql, values).persistent(false).fetch_one(connection).await?)
+        Ok(sqlx::query_as_with(sql, values).persistent(false).fetch_one(tx).await?)
     }
 
     /// The same in a transaction that does other things.

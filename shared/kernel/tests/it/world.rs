@@ -102,6 +102,7 @@ impl World {
         let settings = DatabaseSettings {
             database_url,
             database_role: "longshore_service".to_owned(),
+            database_pooled: false,
             database_connections: 2,
             database_list_connections: 2,
             database_stream_connections: 1,

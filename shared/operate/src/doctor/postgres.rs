@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use futures::future::join_all;
 use sqlx::error::DatabaseError;
 use sqlx::migrate::{Migrate as _, MigrateError};
 use sqlx::postgres::PgConnectOptions;
@@ -11,9 +12,10 @@ use super::{Finding, PATIENCE, Verdict, reason};
 use longshore_kernel::clock::Clock;
 use longshore_kernel::config::DatabaseSettings;
 use longshore_kernel::database::Database;
-use longshore_kernel::database::most_connections;
 use longshore_kernel::horizon::{self, Horizon};
 use longshore_kernel::migration::{self, APPLIED, FUNCTIONS, MIGRATIONS};
+use longshore_kernel::pooler::{self, Examined};
+use longshore_kernel::pools::{self, Kind, most_connections};
 use longshore_kernel::postgres_server::{PostgresServer, Role};
 use longshore_kernel::set_back;
 
@@ -29,6 +31,7 @@ const SERVICE: &str = "longshore_service";
 const CONNECTION: &str = "postgres.connection";
 const VERSION: &str = "postgres.version";
 const HOSTS: &str = "postgres.hosts";
+const POOLER: &str = "postgres.pooler";
 const STANDBY: &str = "postgres.primary";
 const DURABILITY: &str = "postgres.durability";
 const CONNECTIONS: &str = "postgres.connections";
@@ -49,13 +52,23 @@ pub(super) async fn examine(settings: &DatabaseSettings, clock: &Clock) -> Vec<F
             "check DATABASE_URL, and that Postgres runs and lets us in: psql \"$DATABASE_URL\" -c 'SELECT 1'",
         )]
     };
-    let server = match PostgresServer::parse(&settings.database_url) {
+    let server = match PostgresServer::of(settings) {
         Ok(server) => server,
         Err(error) => return unreachable(reason(&error)),
     };
     let examined = async {
         let options = server.find().await?.application_name("longshore-doctor");
+        let poolers = if settings.database_pooled {
+            join_all(pools::ALL.map(|kind| pooler(&options, kind, settings))).await
+        } else {
+            Vec::new()
+        };
+        if poolers.iter().any(|finding| finding.verdict == Verdict::Fail) {
+            return Ok(poolers);
+        }
+        let options = if settings.database_pooled { pools::PROBE.pooled(&options) } else { options };
         let mut findings = look(&options, settings, clock).await?;
+        findings.splice(1..1, poolers);
         if server.is_chosen() {
             findings.insert(1, hosts(&server).await);
         }
@@ -80,9 +93,32 @@ async fn hosts(server: &PostgresServer) -> Finding {
     }
 }
 
+/// Whether a pooler keeps what a pool needs.
+async fn pooler(options: &PgConnectOptions, kind: &'static Kind, settings: &DatabaseSettings) -> Finding {
+    let pool = kind.name;
+    let remedy = "include in pgbouncer.ini what longshore-api pooler prints, and restart PgBouncer";
+    match pooler::examine(&kind.pooled(options), kind, &settings.database_role).await {
+        Ok(Examined::Kept) => {
+            Finding::ok(POOLER, format!("the pool {pool} keeps settings and prepared statements"))
+        }
+        Ok(Examined::OneSession) => Finding::warn(
+            POOLER,
+            format!(
+                "the pool {pool} keeps settings; prepared statements could not be tried in a second session of Postgres"
+            ),
+            remedy,
+        ),
+        Ok(Examined::Lost(lost)) => Finding::fail(POOLER, lost.to_string(), remedy),
+        Err(error) => {
+            let remedy = format!("{remedy}; and check DATABASE_URL, which names it");
+            Finding::fail(POOLER, format!("the pool {pool}: {}", reason(&error)), remedy)
+        }
+    }
+}
+
 /// Whether the tables are there and may be read.
 pub(super) fn usable(findings: &[Finding]) -> bool {
-    let needed = [CONNECTION, ROLE, GRANTS, MIGRATED];
+    let needed = [CONNECTION, POOLER, ROLE, GRANTS, MIGRATED];
     !findings.iter().any(|finding| finding.verdict == Verdict::Fail && needed.contains(&finding.check))
 }
 
@@ -184,8 +220,19 @@ fn version(version: &str, number: i32) -> Finding {
     }
 }
 
-/// Whether the server has room for the connections of one api and one worker.
+/// Whether the server has room for the connections of one api and one worker, or those of a pooler.
 fn room(settings: &DatabaseSettings, room: i32) -> Finding {
+    if settings.database_pooled {
+        let most = i32::try_from(pooler::most_sessions(settings)).unwrap_or(i32::MAX);
+        let found = format!("{room} available; the pooler opens up to {most}, if its file is as printed");
+        let raised = format!("ALTER SYSTEM SET max_connections = {}", most.saturating_add(SPARE));
+        let remedy = format!("{}, and restart Postgres; or lower pool_size there", by_superuser(&[&raised]));
+        return if room < most {
+            Finding::warn(CONNECTIONS, found, remedy)
+        } else {
+            Finding::ok(CONNECTIONS, found)
+        };
+    }
     let ours = i32::try_from(most_connections(settings)).unwrap_or(i32::MAX);
     let found = format!("{room} available; each process opens up to {ours}");
     let raised =
@@ -480,6 +527,7 @@ mod tests {
         DatabaseSettings {
             database_url: String::new(),
             database_role: String::new(),
+            database_pooled: false,
             database_connections: connections,
             database_list_connections: 8,
             database_stream_connections: 4,

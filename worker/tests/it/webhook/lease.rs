@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use longshore_domain::calling::Renewed;
 use longshore_domain::webhook::lane::{self, Attempt, End, FEW, Looked, Outcome};
-use longshore_kernel::database::LEASE_CONNECTIONS;
 use longshore_kernel::ids::DeliveryId;
+use longshore_kernel::pools::LEASE_CONNECTIONS;
 use longshore_testkit::receiver::{Answer, Receiver};
 use longshore_testkit::services;
 use longshore_worker::lanes::{self, Ran};

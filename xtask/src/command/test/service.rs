@@ -1,4 +1,4 @@
-//! Checks of how the service is deployed: beside a standby of Postgres, by docker compose, by systemd.
+//! Checks of how the service is deployed: beside a standby of Postgres, behind a pooler, by docker compose, by systemd.
 
 use std::fs;
 
@@ -29,6 +29,29 @@ pub(super) fn standby(test: &mut Test) -> anyhow::Result<()> {
         cluster.stop();
         drop(server);
         ran
+    })
+}
+
+/// The service behind a pooler, and behind one that loses something.
+pub(super) fn pooler(test: &mut Test) -> anyhow::Result<()> {
+    let name = "a pooler";
+    let pgbouncer = match tools::pgbouncer() {
+        Ok(pgbouncer) => pgbouncer,
+        Err(error) => {
+            run::check()?;
+            eprintln!("{error:#}");
+            test.skip(name, "PgBouncer of Debian 13 cannot be fetched");
+            return Ok(());
+        }
+    };
+    test.need_programs()?;
+    test.check(name, |test| {
+        let scratch = test.started()?;
+        let mut python = test.place.command("python3");
+        python.arg("api/tests/outside/pooler.py").env("PGBOUNCER", &pgbouncer);
+        python.env("PROGRAMS", test.place.program(DEV, "")).env("PYTHONDONTWRITEBYTECODE", "1");
+        python.env("DATABASE_URL", &scratch.database_url).env("REDIS_URL", &scratch.redis_url);
+        run::run(&mut python)
     })
 }
 

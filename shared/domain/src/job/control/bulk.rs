@@ -96,8 +96,8 @@ pub async fn pick(
     let behind = ")
          SELECT (SELECT count(*) FROM found), (SELECT count(*) FROM found WHERE possible),
                 ARRAY(SELECT id FROM found WHERE possible ORDER BY created_at DESC, id DESC LIMIT $2)";
-    let mut connection = services.db.lists.acquire().await?;
-    let found = wanted.one(&mut connection, scope, values, &[before], behind).await;
+    let mut tx = services.db.lists.transaction(None).await?;
+    let found = wanted.one(&mut tx, scope, values, &[before], behind).await;
     let (matching, possible, mut ids): (i64, i64, Vec<JobId>) = found.map_err(refused)?;
     if deed == Deed::Retry {
         // a retry is a new acceptance: what is newer stays newer
