@@ -7,6 +7,7 @@ ENV RUSTUP_TOOLCHAIN=1.95.0
 ENV SQLX_OFFLINE=true
 # The programs contain no path of this image (see `./dev dist`).
 ENV RUSTFLAGS="--remap-path-prefix=/longshore=. --remap-path-prefix=/usr/local/cargo=cargo"
+ENV CFLAGS="-ffile-prefix-map=/longshore=. -ffile-prefix-map=/usr/local/cargo=cargo"
 
 # The dependencies, in a layer that is reused until one of them changes: built with empty programs.
 COPY Cargo.toml Cargo.lock ./
