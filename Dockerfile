@@ -1,5 +1,7 @@
 # The programs of the service, which run without root. One image for api, worker and commands.
 FROM rust:1.95.0-bookworm AS build
+# `./dev test` builds this file with one that is quick to build.
+ARG PROFILE=dist
 WORKDIR /longshore
 # The toolchain of the image; the additions of rust-toolchain.toml are for development.
 ENV RUSTUP_TOOLCHAIN=1.95.0
@@ -30,13 +32,13 @@ COPY xtask/Cargo.toml xtask/
 RUN for crate in api api/cli api/client api/http api/console worker shared/kernel shared/domain shared/operate shared/http-time shared/serve \
         bench bench/demo bench/stack bench/testkit xtask; do mkdir "$crate/src" && touch "$crate/src/lib.rs"; done \
     && for crate in api api/cli worker bench bench/demo xtask; do echo 'fn main() {}' > "$crate/src/main.rs"; done \
-    && cargo build --locked --profile dist -p longshore-api -p longshore-cli -p longshore-worker
+    && cargo build --locked --profile "$PROFILE" -p longshore-api -p longshore-cli -p longshore-worker
 
 COPY . .
 # Makes the files newer than the empty ones that were built above.
 RUN find api shared worker -name '*.rs' -exec touch {} + \
-    && cargo build --locked --profile dist -p longshore-api -p longshore-cli -p longshore-worker \
-    && install -D -t /out target/dist/longshore target/dist/longshore-api target/dist/longshore-worker
+    && cargo build --locked --profile "$PROFILE" -p longshore-api -p longshore-cli -p longshore-worker \
+    && install -D -t /out target/*/longshore target/*/longshore-api target/*/longshore-worker
 
 FROM debian:bookworm-slim
 # Root certificates for TLS. The user is created before its folder, because new volumes copy the owner of the folder.

@@ -29,7 +29,8 @@ pub(crate) fn path_with(further: &[PathBuf]) -> anyhow::Result<OsString> {
     Ok(join_paths(split_paths(&path).chain(further.iter().cloned()))?)
 }
 
-fn cache(name: &str) -> anyhow::Result<PathBuf> {
+/// A place in the cache that checkouts share.
+pub(crate) fn cache(name: &str) -> anyhow::Result<PathBuf> {
     let cache = setting("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.or_else(|| std::env::home_dir().map(|home| home.join(".cache")));
     Ok(cache.context("there is no home folder")?.join("longshore").join(name))
@@ -48,6 +49,12 @@ fn installed(name: &str, install: impl FnOnce(&Path) -> anyhow::Result<()>) -> a
         fs::write(folder.join("complete"), "")?;
     }
     Ok(folder)
+}
+
+/// The folder in which cargo keeps what it has fetched.
+pub(crate) fn cargo_home() -> anyhow::Result<PathBuf> {
+    let home = setting("CARGO_HOME").map(PathBuf::from);
+    home.or_else(|| std::env::home_dir().map(|home| home.join(".cargo"))).context("CARGO_HOME")
 }
 
 /// The path on which a cargo subcommand is found.

@@ -148,7 +148,7 @@ def is_set(spec, container, values, secret):
     assert {name: variable["value"] for name, variable in variables.items() if "value" in variable} == given, variables
     sources = {name: variable["valueFrom"]["secretKeyRef"] for name, variable in variables.items() if "valueFrom" in variable}
     assert all(source["name"] == secret and source["key"] == name for name, source in sources.items()), sources
-    assert f"target/dist/{container['command'][0]}" in read("Dockerfile"), container["command"]
+    assert f"target/*/{container['command'][0]}" in read("Dockerfile"), container["command"]
     mounted = {mount["name"] for mount in container.get("volumeMounts", [])}
     assert mounted == {volume["name"] for volume in spec.get("volumes", [])}, spec
     return given

@@ -7,7 +7,7 @@
 pub(crate) mod debian;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, ensure};
 
@@ -30,8 +30,7 @@ const SUMS: &str = "SHA256SUMS";
 
 pub(crate) fn dist(place: &Place) -> anyhow::Result<()> {
     step("Building (for release; it takes minutes)");
-    let home = setting("CARGO_HOME").map(PathBuf::from);
-    let home = home.or_else(|| std::env::home_dir().map(|home| home.join(".cargo"))).context("CARGO_HOME")?;
+    let home = tools::cargo_home()?;
     let time = time(place);
     let folders = [(&place.root, "."), (&place.target, "target"), (&home, "cargo")];
     let mapped = |option: &str| {

@@ -5,6 +5,7 @@
 //! own, run last and beside each other ([`Test::queue`]): they mostly wait.
 
 mod debian;
+mod image;
 mod outside;
 mod service;
 
@@ -37,7 +38,7 @@ type Queued = (String, Box<dyn FnOnce(&Test<'_>) -> anyhow::Result<()> + Send>);
 const ABREAST: usize = 3;
 
 /// The checks, by the names that `--only` takes.
-const CHECKS: [(&str, Check); 24] = [
+const CHECKS: [(&str, Check); 25] = [
     ("formatting", formatting),
     ("shell", shell),
     ("licences", licences),
@@ -62,6 +63,7 @@ const CHECKS: [(&str, Check); 24] = [
     ("chart", outside::chart),
     ("units", service::units),
     ("debian", debian::packages),
+    ("image", image::image),
 ];
 
 /// What `--quick` runs.
@@ -91,6 +93,8 @@ pub(crate) struct Test<'p> {
     /// Folders of installed tools, to be added to the path.
     tools: Vec<PathBuf>,
     done: Vec<&'static str>,
+    /// Whether the check was asked for by its name.
+    by_name: bool,
     queued: Mutex<Vec<Queued>>,
     report: Mutex<Report>,
 }
@@ -126,7 +130,8 @@ pub(crate) fn test(place: &Place, given: &[&str]) -> anyhow::Result<()> {
         bail!("there is no check {unknown}; there are {}", names.join(", "));
     }
     let (scratch, tools, done, queued) = (None, Vec::new(), Vec::new(), Mutex::default());
-    let mut test = Test { place, pictures, scratch, tools, done, queued, report: Mutex::default() };
+    let by_name = !only.is_empty();
+    let mut test = Test { place, pictures, scratch, tools, done, by_name, queued, report: Mutex::default() };
     for (name, check) in CHECKS {
         if only.is_empty() || only.contains(&name) {
             check(&mut test)?;
@@ -202,6 +207,12 @@ impl Test<'_> {
     fn skip(&self, name: &str, reason: &str) {
         eprintln!("\n!!! SKIPPED: {name}: {reason}");
         lock(&self.report).results.push(format!("skipped        {name} ({reason})"));
+    }
+
+    /// A check that was passed before, of the same files.
+    fn unchanged(&self, name: &str) {
+        println!("\n==> {name} is unchanged");
+        lock(&self.report).results.push(format!("unchanged      {name}"));
     }
 
     /// Whether this is the first call with a name.
