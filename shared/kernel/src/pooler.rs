@@ -4,7 +4,7 @@
 //! prepared may be elsewhere. A pooler that is told how gives each session the settings of its [`pools`](super::pools), and
 //! prepares a statement wherever it is needed; one that is not told so loses both, and says nothing.
 //!
-//! - [`file`] is what it must be told.
+//! - [`file()`] is what it must be told.
 //! - [`examine`] tries whether it does.
 //! - [`Pooler`] does so for the pools of a process: at the start, each minute, and as long as something is lost. A pool that loses something
 //!   gets no connection, and the process is not ready.

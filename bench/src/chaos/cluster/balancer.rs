@@ -21,8 +21,9 @@ pub(super) struct Balancer {
 impl Balancer {
     pub(super) async fn start(members: &[Postgres]) -> anyhow::Result<Self> {
         let machine = Machine { kind: Kind::Balancer, number: 1 };
+        // after a switchover the former primary, which restarts, still counts as one for a second: who it refuses tries the other one
         let mut settings = "global\n maxconn 2000\n\
-             defaults\n mode tcp\n timeout connect 1s\n timeout client 30m\n timeout server 30m\n timeout check 1s\n\
+             defaults\n mode tcp\n timeout connect 1s\n timeout client 30m\n timeout server 30m\n timeout check 1s\n option redispatch 1\n\
              listen primary\n bind :5432\n option httpchk GET /primary\n http-check expect status 200\n \
              default-server port 8008 inter 500ms fall 2 rise 1 on-marked-down shutdown-sessions\n"
             .to_owned();
