@@ -1,7 +1,7 @@
 //! A pooler (PgBouncer) between the service and Postgres (`docs/scaling.md#poolers`).
 //!
 //! A session of Postgres then serves many connections, a transaction at a time. So a connection can set nothing that lasts, and what it
-//! prepared may be elsewhere. A pooler that is told how gives each session the settings of its [`pools`](super::pools), and
+//! prepared may be elsewhere. A pooler that is told how gives each session the settings of its [`pools`], and
 //! prepares a statement wherever it is needed; one that is not told so loses both, and says nothing.
 //!
 //! - [`file()`] is what it must be told.
