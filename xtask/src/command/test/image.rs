@@ -166,6 +166,7 @@ impl<'p> Builder<'p> {
             let root = scratch.join("debian");
             let mut install = run::command("debootstrap");
             run::run(install.args(["--variant=minbase", release]).arg(&root))?;
+            run::run(run::command("chroot").arg(&root).args(["apt-get", "clean"]))?;
             let container = ask(&mut self.buildah(&["from", "scratch"]))?;
             let into = ask(&mut self.buildah(&["mount", &container]))?;
             run::run(run::command("cp").args(["-a", "-T"]).arg(&root).arg(into))?;
