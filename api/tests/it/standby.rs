@@ -105,11 +105,11 @@ async fn a_write_that_a_standby_lacks_is_not_answered_and_reads_go_on() {
         let name = format!("unanswered {}", unanswered.len());
         // each changes another row, so that none waits for the lock of another
         let path = format!("/api/supplier/{}", suppliers[unanswered.len()]);
-        let told = detail(&world.api.put(&world.api.user, &path, json!({"name": name})).await);
-        if told.contains("waits for its standby") {
+        let why = detail(&world.api.put(&world.api.user, &path, json!({"name": name})).await);
+        if why.contains("waits for its standby") {
             break;
         }
-        assert!(told.contains("may have happened") && unanswered.len() < 4, "{told}");
+        assert!(why.contains("may have happened") && unanswered.len() < 4, "{why}");
         unanswered.push(name);
     }
     assert!(unanswered.len() >= 2, "{unanswered:?}");
@@ -154,7 +154,7 @@ async fn a_write_whose_wait_for_a_standby_is_cancelled_is_not_answered() {
         }
     };
     let (reply, ()) = tokio::join!(world.create("cancelled", None), cancel);
-    let told = detail(&reply);
-    assert!(told.contains("may have happened"), "{told}");
+    let why = detail(&reply);
+    assert!(why.contains("may have happened"), "{why}");
     assert_eq!(world.named("cancelled").await, json!(1));
 }

@@ -7,12 +7,12 @@ import os
 import pathlib
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.parse
+
+from local import free_port, wait_for
 
 ROOT = pathlib.Path(sys.argv[1])
 PROGRAMS = ["longshore", "longshore-api", "longshore-worker"]
@@ -21,25 +21,12 @@ PATIENCE = 60
 ROLE = "longshore_of_the_image"
 
 
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
-
-
 # A container has these ports for itself; here others may have them.
 PORTS = {"8080": free_port(), "8081": free_port()}
 
 
 def with_ports(value):
     return re.sub(r"\b808[01]\b", lambda found: str(PORTS[found[0]]), value)
-
-
-def until(what, asked):
-    end = time.monotonic() + PATIENCE
-    while not asked():
-        assert time.monotonic() < end, f"{what}: not within {PATIENCE} s"
-        time.sleep(0.1)
 
 
 class Image:
@@ -146,7 +133,7 @@ def main():
             running = [Running(image, image.config["Cmd"], api, **settings), Running(image, ["longshore-worker"], worker, **settings)]
             try:
                 for port, program in zip(["8080", "8081"], running):
-                    until(f"{program.words} ready", lambda: image.ready(port) or program.process.poll() is not None)
+                    wait_for(f"{program.words}", lambda: image.ready(port) or program.process.poll() is not None, PATIENCE)
                     assert program.process.poll() is None, program.said()
                     program.has_no_rights(image)
                 findings = image.run(["longshore-api", "doctor"], **settings)

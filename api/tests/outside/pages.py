@@ -27,17 +27,13 @@ import sys
 import tempfile
 import time
 
+from local import free_port
+
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PATIENCE = 120
 CHECKOUT = ["docs", "deploy", "docker-compose.yml", "Dockerfile"]
 ENDLESS = re.compile(r"\buntil\b|\bwhile (?!.*\bread\b)")
 ELSEWHERE = {"docker", "docker-compose", "systemctl", "journalctl", "systemd-analyze", "sudo", "./dev"}
-
-
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 def listens(port):

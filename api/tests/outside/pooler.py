@@ -16,9 +16,10 @@ import urllib.parse
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from pages import free_port, listens
+from local import free_port, wait_for
+from pages import listens
 
-SECONDS, CLIENTS, PATIENCE = 6, 8, 120
+SECONDS, CLIENTS = 6, 8
 PROGRAMS, PGBOUNCER = os.environ["PROGRAMS"], os.environ["PGBOUNCER"]
 LOGIN, PASSWORD = "longshore_pooled", secrets.token_hex(8)
 SERVER = urllib.parse.urlsplit(os.environ["DATABASE_URL"])
@@ -34,14 +35,6 @@ KEPT = {
     "probe": "none|2s|0|auto|on",
 }
 ASKED = ["role", "statement_timeout", "lock_timeout", "plan_cache_mode", "enable_seqscan"]
-
-
-def wait_for(what, asked):
-    until = time.monotonic() + PATIENCE
-    while not (found := asked()):
-        assert time.monotonic() < until, f"{what} did not come within {PATIENCE} s"
-        time.sleep(0.1)
-    return found
 
 
 def url(database, login=None, port=None):

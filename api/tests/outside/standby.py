@@ -2,25 +2,15 @@
 writes as soon as its Postgres has been promoted."""
 
 import os
-import socket
 import subprocess
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
 
 import world
+from local import free_port, wait_for
 
-PATIENCE = 120
 USER = os.environ["USER_TOKEN"]
-
-
-def wait_for(what, asked):
-    until = time.monotonic() + PATIENCE
-    while not (found := asked()):
-        assert time.monotonic() < until, f"{what} did not come within {PATIENCE} s"
-        time.sleep(0.1)
-    return found
 
 
 def product(number):
@@ -58,9 +48,7 @@ def is_ready():
 primary = urllib.parse.urlsplit(os.environ["DATABASE_URL"])
 standby = primary._replace(netloc=primary.netloc.replace(f":{primary.port}", ":" + os.environ["STANDBY_PORT"])).geturl()
 id = world.call("POST", "/api/product", USER, product(1))[1]["id"]
-with socket.socket() as free:
-    free.bind(("127.0.0.1", 0))
-    address = "127.0.0.1:%d" % free.getsockname()[1]
+address = f"127.0.0.1:{free_port()}"
 serving = subprocess.Popen(
     [os.environ["PROGRAMS"] + "/longshore-api", "serve"],
     env={**os.environ, "DATABASE_URL": standby, "LONGSHORE_BIND": address}, stderr=subprocess.DEVNULL,
