@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
 
 use serde::Serialize;
 
@@ -115,14 +114,6 @@ impl Report {
     #[must_use]
     pub fn holds(&self) -> bool {
         self.checks.iter().all(Check::holds)
-    }
-
-    /// Writes it as JSON.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
-    pub fn write(&self, path: &Path) -> anyhow::Result<()> {
-        Ok(std::fs::write(path, serde_json::to_vec_pretty(self)?)?)
     }
 }
 

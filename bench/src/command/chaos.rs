@@ -1,5 +1,6 @@
 //! Chaos runs.
 
+use std::fmt::Display;
 use std::path::PathBuf;
 
 use crate::chaos::cluster::{self, Hosts, Length, Setup};
@@ -9,6 +10,7 @@ use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use longshore_kernel::ids;
+use serde::Serialize;
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -75,28 +77,28 @@ impl Chaos {
     async fn cluster(&self, length: Length) -> anyhow::Result<()> {
         let setup = Setup { seed: self.seed(), length, hosts: self.hosts, logs: self.logs.clone() };
         let report = cluster::run(&setup, |line| println!("{line}")).await?;
-        println!("\n{report}");
-        if let Some(path) = &self.keep {
-            report.write(path)?;
-            println!("\nkept in {}", path.display());
-        }
-        if !report.holds() {
-            bail!("seed {}: not everything was kept that was promised", setup.seed);
-        }
-        Ok(())
+        self.conclude(&report, report.holds(), setup.seed)
     }
 
     async fn all(&self) -> anyhow::Result<()> {
         let seed = self.seed();
         let effort = self.minutes.map_or(Effort::SHORT, Effort::minutes);
         let report = chaos::run(seed, effort, |line| println!("{line}")).await?;
+        self.conclude(&report, report.holds(), seed)
+    }
+
+    fn conclude(&self, report: &(impl Display + Serialize), holds: bool, seed: u64) -> anyhow::Result<()> {
         println!("\n{report}");
+        self.keep(report)?;
+        ensure!(holds, "seed {seed}: not everything was kept that was promised");
+        Ok(())
+    }
+
+    /// Writes a report as JSON, if wanted.
+    fn keep(&self, report: &impl Serialize) -> anyhow::Result<()> {
         if let Some(path) = &self.keep {
-            report.write(path)?;
+            std::fs::write(path, serde_json::to_vec_pretty(report)?)?;
             println!("\nkept in {}", path.display());
-        }
-        if !report.holds() {
-            bail!("seed {seed}: not everything was kept that was promised");
         }
         Ok(())
     }
@@ -104,10 +106,7 @@ impl Chaos {
     async fn table(&self) -> anyhow::Result<()> {
         println!("{}", measure::HEAD);
         let rows = table::all(self.divisor.into(), &self.only, |row| println!("{row}")).await?;
-        if let Some(path) = &self.keep {
-            std::fs::write(path, serde_json::to_vec_pretty(&rows)?)?;
-            println!("\nkept in {}", path.display());
-        }
+        self.keep(&rows)?;
         let short = rows.iter().filter(|row| !row.ok).count();
         if short > 0 {
             bail!("{short} of {} figures fall short", rows.len());

@@ -1,6 +1,5 @@
 //! One address that follows the primary of Postgres: HAProxy, by what Patroni says.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
@@ -10,6 +9,9 @@ use url::Url;
 use super::machine::{self, Kind, Machine};
 use super::postgres::Postgres;
 use crate::chaos::server::Server;
+
+/// What operators are given; only the servers are others here.
+const EXAMPLE: &str = include_str!("../../../../deploy/haproxy/postgres.cfg");
 
 /// It; see the module.
 #[derive(Debug)]
@@ -21,17 +23,13 @@ pub(super) struct Balancer {
 impl Balancer {
     pub(super) async fn start(members: &[Postgres]) -> anyhow::Result<Self> {
         let machine = Machine { kind: Kind::Balancer, number: 1 };
-        // after a switchover the former primary, which restarts, still counts as one for a second: who it refuses tries the other one
-        let mut settings = "global\n maxconn 2000\n\
-             defaults\n mode tcp\n timeout connect 1s\n timeout client 30m\n timeout server 30m\n timeout check 1s\n option redispatch 1\n\
-             listen primary\n bind :5432\n option httpchk GET /primary\n http-check expect status 200\n \
-             default-server port 8008 inter 500ms fall 2 rise 1 on-marked-down shutdown-sessions\n"
-            .to_owned();
-        for member in members {
-            _ = writeln!(settings, " server {0} {1}:5432 check", member.machine, member.machine.address());
-        }
+        let is_kept = |line: &&str| !line.trim_start().starts_with("server ");
+        let mut settings: Vec<_> = EXAMPLE.lines().filter(is_kept).map(str::to_owned).collect();
+        settings.extend(members.iter().map(|member| {
+            format!("    server {0} {1}:5432 check\n", member.machine, member.machine.address())
+        }));
         let file = Path::new(machine::FOLDER).join("haproxy.cfg");
-        fs::write(&file, settings)?;
+        fs::write(&file, settings.join("\n"))?;
         let server = Server::new(file.with_extension("log"), move || {
             let mut command = machine.command("haproxy");
             command.arg("-db").arg("-f").arg(&file);

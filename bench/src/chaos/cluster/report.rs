@@ -1,7 +1,6 @@
 //! The report of a run of a cluster.
 
 use std::fmt;
-use std::path::Path;
 
 use serde::Serialize;
 
@@ -63,14 +62,6 @@ impl ClusterReport {
     #[must_use]
     pub fn holds(&self) -> bool {
         self.checks.iter().all(Check::holds)
-    }
-
-    /// Writes it as JSON.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
-    pub fn write(&self, path: &Path) -> anyhow::Result<()> {
-        Ok(std::fs::write(path, serde_json::to_vec_pretty(self)?)?)
     }
 }
 
