@@ -34,6 +34,7 @@
 //! Tests count the pages that are looked at for a row, in tables that are new, were analysed when they were tiny, and are known.
 
 use std::io;
+use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -107,20 +108,13 @@ impl Database {
         used_for: Use,
     ) -> Result<Self, NoPools> {
         let (options, following) = PostgresServer::of(settings)?.follow()?;
-        let (mut database, guarded) = Self::open(&options.application_name(application), settings, used_for);
+        let (mut database, opened) = Self::open(&options.application_name(application), settings, used_for);
         database.following = following.map(|mut following| {
-            following.expect_certificates(vec![
-                database.main.of_work(),
-                database.lists.of_work(),
-                database.streams.of_work(),
-                database.leases.clone(),
-                database.probe.clone(),
-            ]);
+            following.expect_certificates(opened.iter().map(|(pool, _)| pool.clone()).collect());
             Arc::new(following)
         });
-        if settings.database_pooled {
-            database.pooler = Pooler::watch(guarded);
-        }
+        let guarded = opened.into_iter().filter_map(|(pool, guard)| Some((guard?, pool)));
+        database.pooler = Pooler::watch(guarded.collect());
         Ok(database)
     }
 
@@ -130,22 +124,24 @@ impl Database {
         Self::open(options, settings, Use::Work).0
     }
 
-    /// The pools, and those of them that the process uses.
+    /// All of it, and its pools, each with its guard if there is a pooler and the process uses the pool.
     fn open(
         options: &PgConnectOptions,
         settings: &DatabaseSettings,
         used_for: Use,
-    ) -> (Self, Vec<(Guard, PgPool)>) {
+    ) -> (Self, Vec<(PgPool, Option<Guard>)>) {
         let memory = Memory::default();
-        let mut guarded = Vec::new();
-        let mut pool = |kind: &'static Kind, tuned: fn(PgPoolOptions) -> PgPoolOptions| {
+        let mut opened = Vec::new();
+        let mut pool = |kind: &'static Kind| {
             let memory = memory.clone();
+            // a check finds its session open
+            let idle = (!ptr::eq(kind, &raw const pools::PROBE)).then_some(Duration::from_mins(5));
             let guard = settings.database_pooled.then(|| Guard::new(kind, &settings.database_role));
             let guarding = guard.clone();
             let pool = PgPoolOptions::new()
                 .max_connections(kind.connections(settings))
                 .acquire_timeout(share::PATIENCE)
-                .idle_timeout(Duration::from_mins(5))
+                .idle_timeout(idle)
                 // a connection has answered when it was given back: to ask again a moment later doubles the way of each
                 // statement, and finds no server that goes away in between
                 .test_before_acquire(false)
@@ -171,22 +167,20 @@ impl Database {
             } else {
                 kind.direct(options, &settings.database_role)
             };
-            let pool = tuned(pool).connect_lazy_with(options);
+            let pool = pool.connect_lazy_with(options);
             // only workers use that
-            let is_used = kind.name != pools::LEASES.name || used_for == Use::Work;
-            guarded.extend(guard.filter(|_| is_used).map(|guard| (guard, pool.clone())));
+            let is_used = !ptr::eq(kind, &raw const pools::LEASES) || used_for == Use::Work;
+            opened.push((pool.clone(), guard.filter(|_| is_used)));
             pool
         };
-        let as_it_is = |pool| pool;
-        let main = match used_for {
+        let main = pool(match used_for {
             Use::Requests => &pools::REQUESTS,
             Use::Work => &pools::WORK,
-        };
-        let main = pool(main, as_it_is);
-        let lists = pool(&pools::LISTS, as_it_is);
-        let streams = pool(&pools::STREAMS, as_it_is);
-        let leases = pool(&pools::LEASES, as_it_is);
-        let probe = pool(&pools::PROBE, |pool| pool.idle_timeout(None));
+        });
+        let lists = pool(&pools::LISTS);
+        let streams = pool(&pools::STREAMS);
+        let leases = pool(&pools::LEASES);
+        let probe = pool(&pools::PROBE);
         let patience = Duration::from_secs(settings.commit_seconds);
         let standby = Standby::new(probe.clone(), patience, settings.database_connections);
         let shared = |pool, what, times| Pool::new(pool, what, times, standby.clone());
@@ -203,7 +197,7 @@ impl Database {
             following: None,
             pooler: Pooler::default(),
         };
-        (database, guarded)
+        (database, opened)
     }
 
     /// Ends all connections: later requests for one fail as if Postgres were unavailable.

@@ -1,7 +1,12 @@
-//! Outages of a dependency, logged once when it fails and once when it is back, regardless of how many callers notice.
+//! Outages of a dependency: when a silent connection to it ends; logged once when it fails and once when it is back, regardless of how
+//! many callers notice.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// After so long without an acknowledgement the kernel ends a connection. Otherwise it goes on sending for a quarter of an hour.
+pub(super) const UNACKNOWLEDGED: Duration = Duration::from_secs(5);
 
 /// Whether a dependency is unavailable, as seen by its users. Each use has its own name (`U`) and reports its last result, so
 /// that a failing use does not count as recovered because another one succeeds.

@@ -40,6 +40,9 @@ const LOOK_SOON: Duration = Duration::from_millis(250);
 /// By how much it is longer while one does.
 const PAUSE: Duration = Duration::from_millis(750);
 
+/// Why there is no connection.
+const NONE: &str = "no host of DATABASE_URL takes writes";
+
 /// `DATABASE_URL` does not say where Postgres is. The message has no password.
 #[derive(Debug, thiserror::Error)]
 #[error("DATABASE_URL: {0}")]
@@ -154,7 +157,10 @@ impl PostgresServer {
         let roles = self.roles().await;
         match choose(&roles, None, None, self.is_primary) {
             Some(chosen) => Ok(self.hosts[chosen].clone()),
-            None => Err(Error::Io(io::Error::new(io::ErrorKind::NotConnected, self.describe(&roles)))),
+            None => Err(Error::Io(io::Error::new(
+                io::ErrorKind::NotConnected,
+                format!("{NONE}: {}", self.describe(&roles)),
+            ))),
         }
     }
 
@@ -183,21 +189,17 @@ impl PostgresServer {
         if self.is_pooled { ask(&pools::PROBE.pooled(host), session).await } else { ask(host, session).await }
     }
 
-    /// Why none is chosen.
-    fn describe(&self, roles: &[Role]) -> String {
+    /// What each host is, for people.
+    #[must_use]
+    pub fn describe(&self, roles: &[Role]) -> String {
         let each = self.hosts.iter().zip(roles).map(|(host, role)| format!("{} {role}", address(host)));
-        format!("no host of DATABASE_URL takes writes: {}", each.collect::<Vec<_>>().join("; "))
+        each.collect::<Vec<_>>().join("; ")
     }
 
     /// Whether one of several is chosen, or a standby is none.
     #[must_use]
     pub fn is_chosen(&self) -> bool {
         self.is_chosen
-    }
-
-    /// The addresses of the hosts.
-    pub fn addresses(&self) -> impl Iterator<Item = String> {
-        self.hosts.iter().map(address)
     }
 
     /// Options for pools, which lead to the chosen server for as long as the second value lives.
@@ -277,7 +279,7 @@ async fn watch_all(server: PostgresServer, chosen: watch::Sender<Option<usize>>,
             tracing::info!(server.address = address(&server.hosts[at]), "the host of Postgres {}", now[at]);
             last = Some(now[at].clone());
         } else {
-            tracing::warn!("{}", server.describe(&now));
+            tracing::warn!("{NONE}: {}", server.describe(&now));
         }
         chosen.send_replace(at);
     }
@@ -290,11 +292,10 @@ fn choose(roles: &[Role], current: Option<usize>, last: Option<&Role>, is_primar
     if let Some(current) = current.filter(|at| !is_primary && !is_away(*at)) {
         return Some(current);
     }
-    let mut primaries: Vec<_> = (0..roles.len())
+    (0..roles.len())
         .filter(|at| roles[*at].timeline().is_some() && !roles[*at].is_before(last))
-        .collect();
-    primaries.sort_by_key(|at| (roles[*at].timeline(), Some(*at) == current, Reverse(*at)));
-    primaries.pop().or_else(|| (0..roles.len()).find(|at| !is_primary && !is_away(*at)))
+        .max_by_key(|at| (roles[*at].timeline(), Some(*at) == current, Reverse(*at)))
+        .or_else(|| (0..roles.len()).find(|at| !is_primary && !is_away(*at)))
 }
 
 impl Role {

@@ -25,15 +25,13 @@ use redis::{
 };
 
 use self::sentinel::{Named, Sentinels};
+use super::outage::UNACKNOWLEDGED;
 
 /// The pause before the second attempt to connect; then those who wait are told, and the next command tries again.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The interval of asking Sentinels for the master, and the least time that a connection is kept to a server that takes no writes.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-
-/// After so long without an acknowledgement the kernel ends a connection. Otherwise it goes on sending for a quarter of an hour.
-const UNACKNOWLEDGED: Duration = Duration::from_secs(5);
 
 /// Why Redis Cluster is refused.
 pub const NO_CLUSTER: &str =

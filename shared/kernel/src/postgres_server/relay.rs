@@ -14,13 +14,11 @@ use tokio::time::timeout;
 
 use super::CONNECTED;
 use crate::ids::new_id;
+use crate::outage::UNACKNOWLEDGED;
 use crate::share::PATIENCE;
 
 /// The port in the name of the socket.
 pub(super) const PORT: u16 = 5432;
-
-/// After so long without an acknowledgement the kernel ends a connection. Otherwise it goes on sending for a quarter of an hour.
-const UNACKNOWLEDGED: Duration = Duration::from_secs(5);
 
 /// An idle connection is tried after so long, and then each second.
 const IDLE: Duration = Duration::from_secs(5);

@@ -84,8 +84,7 @@ pub(super) async fn examine(settings: &DatabaseSettings, clock: &Clock) -> Vec<F
 /// What each of several hosts is.
 async fn hosts(server: &PostgresServer) -> Finding {
     let roles = server.roles().await;
-    let said: Vec<_> = server.addresses().zip(&roles).map(|(host, role)| format!("{host} {role}")).collect();
-    let said = said.join("; ");
+    let said = server.describe(&roles);
     if roles.iter().any(|role| matches!(role, Role::Away(_))) {
         Finding::warn(HOSTS, said, "start the host that cannot be asked, or take it out of DATABASE_URL")
     } else {
