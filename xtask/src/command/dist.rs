@@ -70,7 +70,7 @@ fn list_parts(place: &Place, time: &str, out: &Path) -> anyhow::Result<()> {
     let mut list = place.cargo(&["cyclonedx", "--format", "json", "--spec-version", "1.5", "--quiet"]);
     list.env("PATH", path);
     // without a time and a number of their own, the same commit gives the same lists
-    list.env("SOURCE_DATE_EPOCH", if time.is_empty() { "0" } else { time });
+    list.env("SOURCE_DATE_EPOCH", time);
     run::run(&mut list)?;
     let here = format!("file://{}", place.root.display());
     let packages = place.command("git").args(["ls-files", "*Cargo.toml"]).output().context("git")?;
