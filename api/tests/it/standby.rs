@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use futures::future::join_all;
 use http::{Method, StatusCode};
 use longshore_http::app::App;
 use longshore_kernel::database::Database;
@@ -139,6 +140,42 @@ async fn a_write_that_a_standby_lacks_is_not_answered_and_reads_go_on() {
     for name in unanswered.iter().map(String::as_str).chain(["refused"]) {
         assert_eq!(world.named(name).await, json!(1), "{name}");
     }
+}
+
+/// Writes with a key claim it in a task of its own, and those of products are written together in another one.
+#[tokio::test(flavor = "multi_thread")]
+async fn writes_that_wait_for_a_standby_leave_connections_to_reads() {
+    let mut world = World::start(1).await;
+    let before = world.create("before", None).await.expect(201).json();
+    let mut products = Vec::new();
+    for number in 0..3 {
+        let sku = format!("SKU-{number}");
+        let product = json!({
+            "organisation": world.api.tenant.organisation, "eshops": [world.api.tenant.eshop.to_string()], "productSku": sku,
+            "internalSku": sku, "name": "before", "imeiCheckRequired": false, "active": true,
+        });
+        let product = world.api.post(&world.api.user, "/api/product", product).await.expect(201).json();
+        products.push(format!("/api/product/{}", product["id"].as_str().unwrap()));
+    }
+    world.lose_standby().await;
+
+    let (api, world) = (&world.api, &world);
+    let products = products.iter().map(|path| api.put(&api.user, path, json!({"name": "after"})));
+    let keyed = (0..6).map(|number| async move {
+        let (name, key) = (format!("keyed {number}"), format!("k{number}"));
+        world.create(&name, Some(&key)).await
+    });
+    let (products, keyed) = tokio::join!(join_all(products), join_all(keyed));
+    for reply in products.iter().chain(&keyed) {
+        assert_eq!(reply.status.as_u16(), 503, "{}", reply.text);
+    }
+    let path = format!("/api/supplier/{}", before["id"].as_str().unwrap());
+    let until = Instant::now() + PATIENCE;
+    while api.services.db.main.num_idle() < 2 {
+        assert!(Instant::now() < until, "connections stay with what waits");
+        api.get(&api.user, &path).await;
+    }
+    api.get(&api.user, &path).await.expect(200);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -50,7 +50,7 @@ impl<Q: Send + 'static, A: Send + 'static> Gather<Q, A> {
                     Some(_) = served.next() => {}
                     count = asked.recv_many(&mut asks, most), if is_open && served.len() < at_once => {
                         is_open = count > 0;
-                        asks.retain(|ask| !ask.settled.swap(true, Ordering::SeqCst));
+                        asks.retain(|ask| !ask.answer.is_closed() && !ask.settled.swap(true, Ordering::SeqCst));
                         if !asks.is_empty() {
                             // a call that panics ends alone
                             served.push(AssertUnwindSafe(answer(mem::take(&mut asks), &serve)).catch_unwind());
@@ -281,10 +281,18 @@ mod tests {
         while companies.lock().unwrap().is_empty() {
             tokio::task::yield_now().await;
         }
-        gone.abort();
-        gone.await.unwrap_err();
+        let waiting = tokio::spawn({
+            let gather = gather.clone();
+            async move { gather.ask(3).await }
+        });
+        tokio::task::yield_now().await;
+        for abandoned in [gone, waiting] {
+            abandoned.abort();
+            abandoned.await.unwrap_err();
+        }
         go.notify_one();
         assert_eq!(gather.ask(2).await.unwrap(), 4);
+        assert_eq!(*companies.lock().unwrap(), [[1], [2]], "what was given up is not done");
     }
 
     #[tokio::test(start_paused = true)]

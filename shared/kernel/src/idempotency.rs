@@ -97,9 +97,13 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// unused claim is released.
 pub async fn claim(db: &Pool, key: &Key<'_>, body_hash: Option<&[u8]>) -> Result<Claimed, Problem> {
     let claiming = {
-        let (mut connection, work) = (db.acquire().await?, db.of_work());
+        let (mut connection, db) = (db.acquire().await?, db.clone());
         let (key, body_hash) = (OwnedKey::from(key), body_hash.map(<[u8]>::to_vec));
-        let claiming = async move { first(&mut connection, work, &key, body_hash.as_deref()).await };
+        let claiming = async move {
+            // nobody ends it otherwise
+            let first = first(&mut connection, &db, &key, body_hash.as_deref());
+            db.standby().patiently(first).await
+        };
         tokio::spawn(claiming.in_current_span())
     };
     if let Some(held) = claiming.await.map_err(Problem::internal)?? {
@@ -148,7 +152,7 @@ pub async fn claim(db: &Pool, key: &Key<'_>, body_hash: Option<&[u8]>) -> Result
 /// Claims a free key.
 async fn first(
     connection: &mut PgConnection,
-    db: PgPool,
+    db: &Pool,
     key: &OwnedKey,
     body_hash: Option<&[u8]>,
 ) -> Result<Option<Held>, sqlx::Error> {
@@ -171,7 +175,7 @@ async fn first(
     )
     .execute(connection)
     .await?;
-    Ok((claimed.rows_affected() == 1).then(|| Held::new(&db, KeyClaim(claim))))
+    Ok((claimed.rows_affected() == 1).then(|| Held::new(db, KeyClaim(claim))))
 }
 
 /// A [`Key`] for a task that may outlive its request.
@@ -203,7 +207,7 @@ pub fn reused() -> Problem {
 
 /// Renews a claim for as long as its request is being executed. It may expire during an outage of Postgres; taking it over
 /// then undoes later changes of this request.
-async fn renew(db: PgPool, claim: KeyClaim) {
+async fn renew(db: Pool, claim: KeyClaim) {
     loop {
         tokio::time::sleep(RENEWAL).await;
         let renewed = sqlx::query!(
@@ -257,7 +261,7 @@ pub async fn answer(
 }
 
 /// Gives a claim back after a refusal: the corrected request may use the key.
-async fn release(db: &PgPool, claim: KeyClaim) -> Result<(), Problem> {
+async fn release(db: &Pool, claim: KeyClaim) -> Result<(), Problem> {
     sqlx::query!("DELETE FROM idempotency WHERE claim = $1 AND outcome IS NULL", claim.0).execute(db).await?;
     Ok(())
 }
@@ -267,14 +271,14 @@ async fn release(db: &PgPool, claim: KeyClaim) -> Result<(), Problem> {
 /// in the meantime.
 #[derive(Debug)]
 pub struct Held {
-    db: PgPool,
+    db: Pool,
     claim: Option<KeyClaim>,
     renewal: JoinHandle<()>,
 }
 
 impl Held {
     /// Holds a claim; must be called within a tokio runtime.
-    fn new(db: &PgPool, claim: KeyClaim) -> Self {
+    fn new(db: &Pool, claim: KeyClaim) -> Self {
         Self { db: db.clone(), claim: Some(claim), renewal: tokio::spawn(renew(db.clone(), claim)) }
     }
 
@@ -311,7 +315,7 @@ impl Drop for Held {
 }
 
 /// Gives a claim back, as soon as the database is there again.
-async fn give_back(db: &PgPool, claim: KeyClaim) {
+async fn give_back(db: &Pool, claim: KeyClaim) {
     let until = tokio::time::Instant::now() + Duration::from_secs_f64(LEASE_SECONDS);
     let mut waits = Backoff::new(GIVE_BACK_AGAIN, LONGEST_WAIT);
     while let Err(error) = release(db, claim).await {

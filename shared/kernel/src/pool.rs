@@ -56,6 +56,12 @@ impl Pool {
         self.inner.clone()
     }
 
+    /// The commits that wait for a standby.
+    #[must_use]
+    pub fn standby(&self) -> &Standby {
+        &self.standby
+    }
+
     /// The connections of each caller.
     #[must_use]
     pub fn places(&self) -> &Ledger {

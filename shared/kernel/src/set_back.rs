@@ -64,7 +64,7 @@ pub async fn pending(connection: impl PgExecutor<'_>) -> Result<Option<SetBack>,
 /// Those of Postgres. Where Redis is away, what this process remembers is compared.
 pub async fn watch(db: &Database, queues: &Queues) -> Result<(), sqlx::Error> {
     recall(db, queues).await;
-    let mut connection = db.main.of_work().acquire().await?;
+    let mut connection = db.main.acquire().await?;
     let is_new = pulse::raise(&mut connection, &db.pulse).await?;
     drop(connection);
     if is_new {

@@ -6,8 +6,8 @@
 //! - Its statements have succeeded.
 //! - Where that took long, a later commit has succeeded, too ([`Standby::confirm`]). It waits for everything before it.
 //!
-//! A request does not wait for ever ([`Standby::is_behind`]). Its connection is closed then; the commit goes on to wait in Postgres. While
-//! half as many wait as a pool has connections, new writes are refused ([`Standby::must_keep_up`]).
+//! A request does not wait for ever, nor does what it has others do ([`Standby::patiently`]). The connection is closed then; the commit
+//! goes on to wait in Postgres. While half as many wait as a pool has connections, new writes are refused ([`Standby::must_keep_up`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,10 +17,14 @@ use sqlx::PgPool;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 
+use super::pool::Pool;
 use super::problem::{Problem, UNAVAILABLE};
 
 /// For how long what Postgres said is believed.
 const BELIEVED: Duration = Duration::from_millis(500);
+
+/// A write that took longer was perhaps cancelled while it waited.
+const CONFIRMED: Duration = Duration::from_secs(1);
 
 /// When a caller may try again.
 const RETRY: Duration = Duration::from_secs(2);
@@ -54,10 +58,23 @@ impl Standby {
         Self(Arc::new(Inner { probe, patience, most, waiting, looked }))
     }
 
-    /// For how long a request waits.
-    #[must_use]
-    pub fn patience(&self) -> Duration {
-        self.0.patience
+    /// What `work` comes to, unless it takes longer than a request waits while commits wait for so long. Then it ends, and its connections
+    /// are closed.
+    ///
+    /// # Errors
+    /// Those of `work`; `unavailable`: its end is not known.
+    pub async fn patiently<T, E>(&self, work: impl Future<Output = Result<T, E>>) -> Result<T, Problem>
+    where
+        Problem: From<E>,
+    {
+        let is_behind = async {
+            sleep(self.0.patience).await;
+            self.is_behind().await;
+        };
+        tokio::select! {
+            done = work => done.map_err(Problem::from),
+            () = is_behind => Err(unanswered()),
+        }
     }
 
     /// The commits of the service that have waited too long, in all processes with this login.
@@ -112,24 +129,32 @@ impl Standby {
         Err(Problem::new(&UNAVAILABLE, detail).retry_after(RETRY))
     }
 
-    /// Commits something that waits for a standby, if commits do: then it has all that was committed before.
+    /// Where a write took so long that its wait may have been cancelled, commits something that waits, too: then the standby has all that
+    /// was committed before.
     ///
     /// # Errors
     /// Those of Postgres.
-    pub async fn confirm(&self, db: &PgPool) -> Result<(), sqlx::Error> {
-        sqlx::query!(
-            r#"SELECT CASE WHEN current_setting('synchronous_standby_names') <> ''
-                           THEN pg_logical_emit_message(true, 'longshore', '')::text END AS lsn"#
+    pub async fn confirm(&self, db: &Pool, mut began: Instant) -> Result<(), sqlx::Error> {
+        while began.elapsed() >= CONFIRMED && self.is_waited_for().await? {
+            began = Instant::now();
+            sqlx::query!("SELECT pg_logical_emit_message(true, 'longshore', '')::text AS lsn")
+                .fetch_one(db)
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Whether commits wait for a standby.
+    async fn is_waited_for(&self) -> Result<bool, sqlx::Error> {
+        sqlx::query_scalar!(
+            r#"SELECT current_setting('synchronous_standby_names') <> '' AS "is_waited_for!""#
         )
-        .fetch_one(db)
+        .fetch_one(&self.0.probe)
         .await
-        .map(|_| ())
     }
 }
 
-/// A write whose end is not known.
-#[must_use]
-pub fn unanswered() -> Problem {
+fn unanswered() -> Problem {
     let detail = "Postgres did not confirm the write in time, so it may have happened or may happen later; repeat it with the same Idempotency-Key";
     Problem::new(&UNAVAILABLE, detail).retry_after(RETRY)
 }

@@ -9,7 +9,6 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use longshore_kernel::problem::{Problem, UNAVAILABLE};
-use longshore_kernel::standby::unanswered;
 use tokio::time::Instant;
 
 use crate::app::App;
@@ -18,9 +17,6 @@ use crate::extract::lines::is_upload;
 
 /// When to try again.
 const RETRY: Duration = Duration::from_secs(5);
-
-/// A write that took longer was perhaps cancelled while it waited for a standby, so it is confirmed.
-const CONFIRMED: Duration = Duration::from_secs(1);
 
 /// Ends a request whose time is over. Its work is undone, because it was one transaction.
 pub async fn layer(State(app): State<App>, mut request: Request, next: Next) -> Response {
@@ -35,10 +31,10 @@ pub async fn layer(State(app): State<App>, mut request: Request, next: Next) -> 
     let (began, is_upload) = (Instant::now(), is_upload(&request));
     let answered = async {
         let response = next.run(request).await;
-        if began.elapsed() < CONFIRMED || !response.status().is_success() {
+        if response.status().is_client_error() || response.status().is_server_error() {
             return response;
         }
-        match db.standby.confirm(&db.main.of_work()).await {
+        match db.standby.confirm(&db.main, began).await {
             Ok(()) => response,
             Err(error) => Failure::from(Problem::from(error)).into_response(),
         }
@@ -46,14 +42,8 @@ pub async fn layer(State(app): State<App>, mut request: Request, next: Next) -> 
     if is_upload {
         return answered.await;
     }
-    let is_behind = async {
-        tokio::time::sleep(db.standby.patience()).await;
-        db.standby.is_behind().await;
-    };
-    tokio::select! {
-        response = within(&app, answered) => response,
-        () = is_behind => Failure::from(unanswered()).into_response(),
-    }
+    let answered = async { Ok::<_, Problem>(within(&app, answered).await) };
+    db.standby.patiently(answered).await.unwrap_or_else(|problem| Failure::from(problem).into_response())
 }
 
 async fn within(app: &App, answered: impl Future<Output = Response>) -> Response {

@@ -82,14 +82,20 @@ impl Batcher {
                     let (services, scope) = (creates.clone(), scope.clone());
                     Gather::start(MOST, AT_ONCE, move |asked: Vec<Arc<create::Asked>>| {
                         let (services, scope) = (services.clone(), scope.clone());
-                        async move { create::each(&services, &scope, &asked, Company::Together).await }
+                        async move {
+                            let create = create::each(&services, &scope, &asked, Company::Together);
+                            services.db.standby.patiently(create).await
+                        }
                     })
                 }),
                 commands: GatherBy::new(move |scope: &Scope| {
                     let (services, scope) = (commands.clone(), scope.clone());
                     Gather::start(MOST, AT_ONCE, move |asked: Vec<Arc<command::Asked>>| {
                         let (services, scope) = (services.clone(), scope.clone());
-                        async move { command::each(&services, &scope, &asked, Company::Together).await }
+                        async move {
+                            let command = command::each(&services, &scope, &asked, Company::Together);
+                            services.db.standby.patiently(command).await
+                        }
                     })
                 }),
             }

@@ -61,7 +61,9 @@ impl Batcher {
                 writes: Gather::start(MOST, AT_ONCE, move |given: Vec<Write>| {
                     let services = writes.clone();
                     async move {
-                        let written = write(&mut *services.db.main.acquire().await?, &given).await?;
+                        let db = &services.db;
+                        let write = async { write(&mut *db.main.acquire().await?, &given).await };
+                        let written = db.standby.patiently(write).await?;
                         hand_over(&services, written.lanes);
                         Ok(written.done)
                     }

@@ -98,7 +98,9 @@ pub async fn read(
                 {
                     // the lock of a moment is not waited for with a connection in hand
                     drop(connection);
-                    let until = begin::next(&services.db, reader.organisation, Some(cursor.done.n)).await?;
+                    // it is large, and rare
+                    let next = Box::pin(begin::next(&services.db, reader.organisation, Some(cursor.done.n)));
+                    let until = services.db.standby.patiently(next).await?;
                     connection = services.db.main.acquire().await?;
                     (until, EventId::nil())
                 }
