@@ -356,9 +356,8 @@ async fn begin_epoch(
                    system_identifier = h.system_identifier, database_oid = h.database_oid, table_oid = h.table_oid,
                    timeline = h.timeline, is_asynchronous = h.is_asynchronous
                FROM here h
-               WHERE p.epoch = $1
-                 AND (current_setting('synchronous_commit') <> 'off'
-                      OR set_config('synchronous_commit', 'local', true) IS NOT NULL)
+               -- without its standby, nobody else gets a connection while this waits; what a failover loses of it is seen again
+               WHERE p.epoch = $1 AND set_config('synchronous_commit', 'local', true) IS NOT NULL
                RETURNING p.epoch, p.number, p.at
            ), recorded AS (
                INSERT INTO set_back (epoch, reason, since, "until") SELECT epoch, $4::text, $5::timestamptz, $6::timestamptz FROM begun

@@ -62,6 +62,22 @@ async fn a_dump_that_is_restored_is_a_set_back_whoever_remembers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_set_back_is_recorded_while_commits_wait_for_a_standby_that_is_not_there() {
+    let world = World::start(&[]).await;
+    let before = world.process("main", "old");
+    before.watch().await;
+    world.raise(&before, "main").await;
+    let dump = world.path("dump").display().to_string();
+    world.run("pg_dump", &["--format=custom", &format!("--file={dump}"), "main"]);
+    restored(&world, "moved", &dump).await;
+    world.execute("postgres", "ALTER SYSTEM SET synchronous_standby_names = 'lost'").await;
+    world.execute("postgres", "SELECT pg_reload_conf()").await;
+    world.execute("postgres", "CHECKPOINT").await;
+    let api = world.process("moved", "new");
+    assert_eq!(api.pending().await.unwrap().epoch, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_crash_is_no_set_back_although_commits_do_not_wait_for_the_disk() {
     let settings = [("synchronous_commit", "off"), ("wal_writer_delay", "10s")];
     let mut world = World::start(&settings).await;
