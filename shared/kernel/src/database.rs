@@ -41,13 +41,14 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{Connection, PgConnection, PgPool, PgTransaction};
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 use tracing::Instrument as _;
 
 use super::config::DatabaseSettings;
 pub use super::pool::{Pool, Transaction};
 use super::pooler::{Guard, Pooler};
 use super::pools::{self, Kind};
-use super::postgres_server::{Following, InvalidUrl, PostgresServer};
+use super::postgres_server::{InvalidUrl, PostgresServer};
 use super::pulse::{self, Memory};
 use super::share;
 use super::standby::Standby;
@@ -74,8 +75,8 @@ pub struct Database {
     pub(super) pulse: Memory,
     /// A change was committed by this process: who waits for changes looks at once.
     pub committed: Arc<Notify>,
-    /// Leads the pools to the host that takes writes, where there are several.
-    following: Option<Arc<Following>>,
+    /// Leads the pools to the host that takes writes, where it is not on this machine.
+    leading: Option<Arc<JoinSet<()>>>,
     /// Sees that a pooler keeps what the pools need.
     pooler: Pooler,
 }
@@ -107,12 +108,11 @@ impl Database {
         application: &str,
         used_for: Use,
     ) -> Result<Self, NoPools> {
-        let (options, following) = PostgresServer::of(settings)?.follow()?;
+        let server = PostgresServer::of(settings)?;
+        let (options, relay) = server.follow()?;
         let (mut database, opened) = Self::open(&options.application_name(application), settings, used_for);
-        database.following = following.map(|mut following| {
-            following.expect_certificates(opened.iter().map(|(pool, _)| pool.clone()).collect());
-            Arc::new(following)
-        });
+        let pools = opened.iter().map(|(pool, _)| pool.clone()).collect();
+        database.leading = relay.map(|relay| Arc::new(server.lead(relay, pools)));
         let guarded = opened.into_iter().filter_map(|(pool, guard)| Some((guard?, pool)));
         database.pooler = Pooler::watch(guarded.collect());
         Ok(database)
@@ -137,7 +137,7 @@ impl Database {
             // a check finds its session open
             let idle = (!ptr::eq(kind, &raw const pools::PROBE)).then_some(Duration::from_mins(5));
             let guard = settings.database_pooled.then(|| Guard::new(kind, &settings.database_role));
-            let guarding = guard.clone();
+            let (guarding, keeping) = (guard.clone(), guard.clone());
             let pool = PgPoolOptions::new()
                 .max_connections(kind.connections(settings))
                 .acquire_timeout(share::PATIENCE)
@@ -154,12 +154,13 @@ impl Database {
                         pulse::greet(connection, &memory).await
                     })
                 })
-                .before_acquire(|connection, found| {
+                .before_acquire(move |connection, found| {
+                    let is_kept = keeping.as_ref().is_none_or(Guard::is_kept);
                     Box::pin(async move {
-                        if found.idle_for > BELIEVED {
+                        if is_kept && found.idle_for > BELIEVED {
                             connection.ping().await?;
                         }
-                        Ok(true)
+                        Ok(is_kept)
                     })
                 });
             let options = if settings.database_pooled {
@@ -194,7 +195,7 @@ impl Database {
             standby,
             pulse: memory,
             committed: Arc::default(),
-            following: None,
+            leading: None,
             pooler: Pooler::default(),
         };
         (database, opened)

@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgDatabaseError, PgSeverity};
+use sqlx::postgres::{PgConnectOptions, PgDatabaseError, PgSeverity, PgSslMode};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Error, PgConnection, PgPool, Row as _, Transaction};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -143,6 +143,10 @@ fn is_of_statement(error: &Error) -> bool {
 /// What is known of a pool: nothing before it was examined.
 type Known = Option<Examined>;
 
+fn is_kept(known: &Known) -> bool {
+    matches!(known, Some(Examined::Kept | Examined::OneSession))
+}
+
 /// A pool of this process at a pooler; cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct Guard {
@@ -156,10 +160,14 @@ impl Guard {
         Self { kind, role: role.into(), known: watch::Sender::default() }
     }
 
+    /// Whether nothing is lost.
+    pub(super) fn is_kept(&self) -> bool {
+        is_kept(&self.known.borrow())
+    }
+
     /// Refuses a new connection of the pool where something is lost.
     pub(super) async fn admit(&self, connection: &mut PgConnection) -> Result<(), Error> {
         let mut known = self.known.subscribe();
-        let is_kept = |known: &Known| matches!(known, Some(Examined::Kept | Examined::OneSession));
         if timeout(LOOK_AGAIN, known.wait_for(is_kept)).await.is_err() {
             return Err(match known.borrow().clone() {
                 Some(Examined::Lost(lost)) => lost.into(),
@@ -199,7 +207,7 @@ impl Guard {
                 }
                 Err(_) => tracing::debug!("the pool {} cannot be examined in time", self.kind.name),
             }
-            let is_kept = matches!(&*known.borrow_and_update(), Some(Examined::Kept | Examined::OneSession));
+            let is_kept = is_kept(&known.borrow_and_update());
             // sooner where a new connection has lost something
             let _ = timeout(if is_kept { BELIEVED } else { LOOK_AGAIN }, known.changed()).await;
             if !is_kept {
@@ -230,9 +238,12 @@ impl Pooler {
     /// Why this process cannot work through the pooler; `None` where it can, and where there is none.
     pub(super) fn refused(&self) -> Option<String> {
         let each = self.guards.iter().filter_map(|guard| match &*guard.known.borrow() {
-            None => Some(format!("the pool {} was not examined yet", guard.kind.name)),
+            // others may be busy, also those of other processes
+            None if [pools::REQUESTS.name, pools::WORK.name].contains(&guard.kind.name) => {
+                Some(format!("the pool {} was not examined yet", guard.kind.name))
+            }
             Some(Examined::Lost(lost)) => Some(lost.to_string()),
-            Some(Examined::Kept | Examined::OneSession) => None,
+            None | Some(Examined::Kept | Examined::OneSession) => None,
         });
         let each: Vec<_> = each.collect();
         (!each.is_empty()).then(|| each.join("; "))
@@ -274,12 +285,14 @@ max_prepared_statements = {PREPARED}
 query_wait_timeout = {}
 ; {PROCESSES} processes
 max_client_conn = {}
-
-[databases]
 ",
         share::PATIENCE.as_secs(),
         PROCESSES * pools::most_connections(settings),
     );
+    if let Some(mode) = tls(options.get_ssl_mode()) {
+        let _ = writeln!(file, "server_tls_sslmode = {mode}");
+    }
+    file.push_str("\n[databases]\n");
     let host =
         options.get_socket().map_or_else(|| options.get_host().into(), |folder| folder.to_string_lossy());
     for kind in pools::ALL {
@@ -296,6 +309,18 @@ max_client_conn = {}
         );
     }
     Ok(file)
+}
+
+/// As PgBouncer spells it; nothing for what both do by default.
+fn tls(mode: PgSslMode) -> Option<&'static str> {
+    match mode {
+        PgSslMode::Prefer => None,
+        PgSslMode::Disable => Some("disable"),
+        PgSslMode::Allow => Some("allow"),
+        PgSslMode::Require => Some("require"),
+        PgSslMode::VerifyCa => Some("verify-ca"),
+        PgSslMode::VerifyFull => Some("verify-full"),
+    }
 }
 
 fn set((name, value): &(&'static str, String)) -> String {

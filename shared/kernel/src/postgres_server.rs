@@ -4,21 +4,22 @@
 //! - [`PostgresServer::find`] gives the server for one connection.
 //! - [`PostgresServer::follow`] gives an address for pools that always leads to it.
 //!
-//! A library connects to one host. So pools connect to a socket of this process, and a relay behind it to the server that takes writes.
-//! When another one does, or the server is silent, the relays end, and so do the statements that wait on them: pools and statements need
-//! to know nothing of it. With one host nothing is in between.
+//! A library connects to one host, and waits for its answer without end. So pools connect to a socket of this process, and a relay behind
+//! it to the server that takes writes. When another one does, or the server is silent, the relays end, and so do the statements that wait
+//! on them: pools and statements need to know nothing of it. With one host on this machine nothing is in between.
 
 mod relay;
 
 use std::cmp::Reverse;
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions as _, Error, PgConnection, PgPool};
+use sqlx::{ConnectOptions as _, Error, PgConnection, PgPool, Row as _};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -76,8 +77,8 @@ pub enum Role {
         /// Each promotion begins the next one.
         timeline: i32,
     },
-    /// It follows a primary.
-    Standby,
+    /// It takes none: it is a standby, or was told so.
+    ReadOnly,
     /// It cannot be asked: why.
     Away(String),
 }
@@ -112,7 +113,10 @@ impl PostgresServer {
         let parameters = query.into_iter().flat_map(|query| query.split('&'));
         let parameters: Vec<_> = parameters
             .filter(|parameter| match parameter.strip_prefix("target_session_attrs=") {
-                Some(value) => wanted.replace(value).is_some(),
+                Some(value) => {
+                    wanted = Some(value);
+                    false
+                }
                 None => true,
             })
             .collect();
@@ -136,7 +140,13 @@ impl PostgresServer {
                 .parse()
                 .map_err(|error: Error| InvalidUrl(causes(&error).to_string()))?;
             let address = options.get_host().to_owned();
-            if is_chosen && (options.get_socket().is_some() || address.starts_with('/')) {
+            if address.contains(',') {
+                return Err(invalid(
+                    "several hosts are listed before the name of the database: postgres://a,b/name",
+                ));
+            }
+            let is_named = parameters.iter().any(|one| one.starts_with("host"));
+            if is_chosen && (is_named || options.get_socket().is_some() || address.starts_with('/')) {
                 return Err(no_address());
             }
             // as it is in a URL, an address of IPv6 is in brackets
@@ -202,55 +212,48 @@ impl PostgresServer {
         self.is_chosen
     }
 
-    /// Options for pools, which lead to the chosen server for as long as the second value lives.
+    /// Options for pools, and the relay by which they lead to the server, if there is one ([`Self::lead`]).
     ///
     /// # Errors
     /// If this process can open no socket.
-    pub(super) fn follow(&self) -> io::Result<(PgConnectOptions, Option<Following>)> {
-        let Some(first) = self.hosts.first().filter(|_| self.is_chosen) else {
-            return Ok((self.hosts[0].clone(), None));
-        };
-        let chosen = watch::Sender::new(None);
-        let relay = Relay::open(
-            self.hosts.iter().map(|host| (host.get_host().to_owned(), host.get_port())).collect(),
-        )?;
-        let options = first.clone().socket(relay.folder()).port(relay::PORT);
+    pub(super) fn follow(&self) -> io::Result<(PgConnectOptions, Option<Relay>)> {
+        let first = &self.hosts[0];
+        if !self.is_chosen && is_near(first) {
+            return Ok((first.clone(), None));
+        }
+        let hosts = self.hosts.iter().map(|host| (host.get_host().to_owned(), host.get_port()));
+        let relay = Relay::open(hosts.collect())?;
+        Ok((first.clone().socket(relay.folder()).port(relay::PORT), Some(relay)))
+    }
+
+    /// Leads pools of these options to the chosen server for as long as the value lives.
+    pub(super) fn lead(self, relay: Relay, pools: Vec<PgPool>) -> JoinSet<()> {
+        let chosen = watch::Sender::new((!self.is_chosen).then_some(0));
         let soon: Arc<[_]> = self.hosts.iter().map(|_| Notify::new()).collect();
         let mut tasks = JoinSet::new();
         tasks.spawn(relay.run(chosen.subscribe(), Arc::clone(&soon)));
-        tasks.spawn(watch_all(self.clone(), chosen.clone(), soon));
-        Ok((options, Some(Following { hosts: Arc::clone(&self.hosts), chosen, tasks })))
+        if self.is_chosen {
+            tasks.spawn(watch_all(self, chosen, soon, pools));
+        }
+        tasks
     }
 }
 
-/// Ends what leads to the chosen server when it is dropped.
-#[derive(Debug)]
-pub(super) struct Following {
-    hosts: Arc<[PgConnectOptions]>,
-    chosen: watch::Sender<Option<usize>>,
-    tasks: JoinSet<()>,
-}
-
-impl Following {
-    /// Connections that are opened from now on expect the certificate of the chosen server.
-    pub(super) fn expect_certificates(&mut self, pools: Vec<PgPool>) {
-        let (hosts, mut chosen) = (Arc::clone(&self.hosts), self.chosen.subscribe());
-        self.tasks.spawn(async move {
-            while chosen.changed().await.is_ok() {
-                let Some(host) = chosen.borrow_and_update().map(|chosen| hosts[chosen].get_host()) else {
-                    continue;
-                };
-                for pool in &pools {
-                    pool.set_connect_options((*pool.connect_options()).clone().host(host));
-                }
-            }
-        });
-    }
+/// Whether it is on this machine, which has no cable that could be cut.
+fn is_near(host: &PgConnectOptions) -> bool {
+    let name = host.get_host();
+    let is_socket = host.get_socket().is_some() || name.starts_with('/');
+    is_socket || name == "localhost" || name.parse().is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
 /// Keeps asking all servers, and chooses.
-async fn watch_all(server: PostgresServer, chosen: watch::Sender<Option<usize>>, soon: Arc<[Notify]>) {
-    let roles = watch::Sender::new(vec![Role::Away("was not asked yet".to_owned()); server.hosts.len()]);
+async fn watch_all(
+    server: PostgresServer,
+    chosen: watch::Sender<Option<usize>>,
+    soon: Arc<[Notify]>,
+    pools: Vec<PgPool>,
+) {
+    let roles = watch::Sender::new(vec![None; server.hosts.len()]);
     let mut tasks = JoinSet::new();
     for at in 0..server.hosts.len() {
         let (server, roles, chosen, soon) =
@@ -258,7 +261,7 @@ async fn watch_all(server: PostgresServer, chosen: watch::Sender<Option<usize>>,
         tasks.spawn(async move {
             let mut session = None;
             loop {
-                let role = server.ask(at, &mut session).await;
+                let role = Some(server.ask(at, &mut session).await);
                 roles.send_if_modified(|roles| std::mem::replace(&mut roles[at], role.clone()) != role);
                 tokio::time::sleep(LOOK_SOON).await;
                 if chosen.borrow().is_some() {
@@ -267,17 +270,23 @@ async fn watch_all(server: PostgresServer, chosen: watch::Sender<Option<usize>>,
             }
         });
     }
-    let (mut roles, mut last) = (roles.subscribe(), None);
+    let (mut roles, mut last, mut told) = (roles.subscribe(), None, None);
     while roles.changed().await.is_ok() {
-        let now = roles.borrow_and_update().clone();
-        let before = *chosen.borrow();
-        let at = choose(&now, before, last.as_ref(), server.is_primary);
-        if at == before {
+        // one that answers first may be a former primary
+        let all_asked: Option<Vec<Role>> = roles.borrow_and_update().iter().cloned().collect();
+        let Some(now) = all_asked else { continue };
+        let at = choose(&now, *chosen.borrow(), last.as_ref(), server.is_primary);
+        if told.replace(at) == Some(at) {
             continue;
         }
         if let Some(at) = at {
-            tracing::info!(server.address = address(&server.hosts[at]), "the host of Postgres {}", now[at]);
+            let host = &server.hosts[at];
+            tracing::info!(server.address = address(host), "the host of Postgres {}", now[at]);
             last = Some(now[at].clone());
+            // whose certificate they expect
+            for pool in &pools {
+                pool.set_connect_options((*pool.connect_options()).clone().host(host.get_host()));
+            }
         } else {
             tracing::warn!("{NONE}: {}", server.describe(&now));
         }
@@ -322,7 +331,7 @@ impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Primary { timeline, .. } => write!(f, "takes writes (timeline {timeline})"),
-            Self::Standby => f.write_str("is a standby"),
+            Self::ReadOnly => f.write_str("takes no writes"),
             Self::Away(why) => write!(f, "cannot be asked: {why}"),
         }
     }
@@ -355,16 +364,16 @@ async fn ask(host: &PgConnectOptions, session: &mut Option<PgConnection>) -> Rol
 }
 
 async fn role(session: &mut PgConnection) -> Result<Role, Error> {
-    let found = sqlx::query!(
-        r#"SELECT s.system_identifier AS "system_identifier!",
-                  CASE WHEN NOT pg_is_in_recovery()
-                       THEN ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer END AS timeline
-           FROM pg_control_system() s"#
-    )
-    .fetch_one(session)
-    .await?;
-    let system_identifier = found.system_identifier;
-    Ok(found.timeline.map_or(Role::Standby, |timeline| Role::Primary { system_identifier, timeline }))
+    // not prepared: a pooler may lose what is
+    let found = sqlx::raw_sql(
+        "SELECT system_identifier,
+                CASE WHEN current_setting('transaction_read_only') = 'off'
+                     THEN ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer END
+         FROM pg_control_system()",
+    );
+    let found = found.fetch_one(session).await?;
+    let (system_identifier, timeline): (i64, Option<i32>) = (found.try_get(0)?, found.try_get(1)?);
+    Ok(timeline.map_or(Role::ReadOnly, |timeline| Role::Primary { system_identifier, timeline }))
 }
 
 fn address(host: &PgConnectOptions) -> String {
@@ -384,8 +393,8 @@ mod tests {
         PostgresServer::parse(url).unwrap_err().to_string()
     }
 
-    #[test]
-    fn a_url_names_one_host_or_several() {
+    #[tokio::test]
+    async fn a_url_names_one_host_or_several() {
         for (url, expected) in [
             ("postgres://u:p@a/d", vec![("a", 5432)]),
             ("postgres://u:p,q@a:1,b,[::1]:3/d?sslmode=require", vec![("a", 1), ("b", 5432), ("::1", 3)]),
@@ -404,6 +413,17 @@ mod tests {
         assert_eq!(chosen("postgres://a,b/d"), (true, true));
         assert_eq!(chosen("postgres://a/d"), (false, false));
         assert_eq!(chosen("postgres://a/d?target_session_attrs=read-write"), (true, true));
+        let is_relayed = |url| PostgresServer::parse(url).unwrap().follow().unwrap().1.is_some();
+        for (url, expected) in [
+            ("postgres://a/d", true),
+            ("postgres://10.0.0.1/d", true),
+            ("postgres://localhost/d", false),
+            ("postgres://[::1]/d", false),
+            ("postgres:///d?host=/run/postgresql", false),
+            ("postgres://127.0.0.1/d?target_session_attrs=read-write", true),
+        ] {
+            assert_eq!(is_relayed(url), expected, "{url}");
+        }
         // a socket in a folder, where there is nothing to choose
         assert_eq!(chosen("postgres:///d?host=/run/postgresql"), (false, false));
     }
@@ -415,6 +435,8 @@ mod tests {
             ("postgres://u:secret@a,b/d?target_session_attrs=standby", "must be any, read-write or primary"),
             ("postgres://u:secret@a,,b/d", "each of several hosts"),
             ("postgres://u:secret@a,b/d?host=/run", "each of several hosts"),
+            ("postgres://u:secret@a,b/d?host=c", "each of several hosts"),
+            ("postgres:///d?user=u&password=secret&host=a,b", "before the name of the database"),
             ("postgres://u:secret@a:port/d", "port"),
         ] {
             let refused = refused(url);
@@ -428,7 +450,7 @@ mod tests {
         let primary = |system_identifier, timeline| Role::Primary { system_identifier, timeline };
         let last = primary(1, 2);
         for (roles, current, last, expected) in [
-            (vec![Role::Standby, away()], None, None, None),
+            (vec![Role::ReadOnly, away()], None, None, None),
             (vec![primary(1, 2), primary(1, 3)], Some(0), Some(&last), Some(1)),
             (vec![primary(1, 2), primary(1, 2)], Some(1), Some(&last), Some(1)),
             (vec![primary(1, 1), away()], Some(1), Some(&last), None),
@@ -438,8 +460,8 @@ mod tests {
         ] {
             assert_eq!(choose(&roles, current, last, true), expected, "{roles:?}");
         }
-        assert_eq!(choose(&[Role::Standby, primary(1, 1)], None, None, false), Some(1));
-        assert_eq!(choose(&[Role::Standby, primary(1, 1)], Some(0), None, false), Some(0));
-        assert_eq!(choose(&[away(), Role::Standby], Some(0), None, false), Some(1));
+        assert_eq!(choose(&[Role::ReadOnly, primary(1, 1)], None, None, false), Some(1));
+        assert_eq!(choose(&[Role::ReadOnly, primary(1, 1)], Some(0), None, false), Some(0));
+        assert_eq!(choose(&[away(), Role::ReadOnly], Some(0), None, false), Some(1));
     }
 }

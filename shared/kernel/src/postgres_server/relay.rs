@@ -24,7 +24,7 @@ pub(super) const PORT: u16 = 5432;
 const IDLE: Duration = Duration::from_secs(5);
 
 /// A socket without a file, for the connections of this process only.
-pub(super) struct Relay {
+pub(crate) struct Relay {
     folder: PathBuf,
     listener: UnixListener,
     hosts: Arc<[(String, u16)]>,

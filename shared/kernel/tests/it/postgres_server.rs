@@ -41,13 +41,13 @@ async fn of_several_hosts_the_one_that_takes_writes_is_used_and_a_promoted_one_f
     assert_eq!(server.find().await.unwrap().get_port(), world.port);
     let roles = server.roles().await;
     assert!(
-        matches!(&roles[..], [Role::Standby, Role::Away(_), Role::Primary { timeline: 1, .. }]),
+        matches!(&roles[..], [Role::ReadOnly, Role::Away(_), Role::Primary { timeline: 1, .. }]),
         "{roles:?}"
     );
 
     kill(&mut world.postgres);
     let refused = server.find().await.unwrap_err().to_string();
-    assert!(refused.contains(&format!("127.0.0.1:{standby_port} is a standby")), "{refused}");
+    assert!(refused.contains(&format!("127.0.0.1:{standby_port} takes no writes")), "{refused}");
     promote(standby_port).await;
     assert_eq!(writes(&peer).await, standby_port.to_string());
 }
@@ -108,6 +108,19 @@ async fn any_host_serves_reads_where_writes_are_not_asked_for() {
     assert_eq!(peer.set_backs().await, 0);
     let refused = sqlx::query("UPDATE pulse SET at = at").execute(&peer.db.main.of_work()).await.unwrap_err();
     assert!(longshore_kernel::sqlstate::is_read_only(&refused), "{refused}");
+    // the one that takes writes, if there is one when a process starts
+    let hosts = &[standby_port, world.port];
+    for _ in 0..5 {
+        let peer = world.process_at(self::url(hosts, "?target_session_attrs=any"), "old");
+        assert_eq!(writes(&peer).await, world.port.to_string());
+    }
+    // a former primary whose successor is another cluster
+    world.execute("postgres", "ALTER SYSTEM SET default_transaction_read_only = on").await;
+    world.execute("postgres", "SELECT pg_reload_conf()").await;
+    let server = PostgresServer::parse(&self::url(hosts, "")).unwrap();
+    while server.roles().await != [Role::ReadOnly, Role::ReadOnly] {
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
 }
 
 async fn promote(port: u16) {
