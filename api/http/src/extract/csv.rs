@@ -2,6 +2,8 @@
 //! hostile, as those of [`lines`](super::lines). What the header says in NDJSON is in the query.
 
 use axum::extract::Request;
+use axum::http::HeaderMap;
+use axum::http::header::CONTENT_TYPE;
 use bytes::Bytes;
 use longshore_domain::job::payload::LONGEST_ROW;
 use longshore_domain::job::row::csv::CsvForm;
@@ -43,13 +45,13 @@ pub struct CsvRows {
 struct Query {
     header: Map<String, Value>,
     delimiter: Option<u8>,
-    charset: Charset,
+    charset: Option<Charset>,
 }
 
 impl Query {
     /// Reads it; the types of the members of the header are those of a schema, whose rule judges them.
     fn of(query: &str, schema: &Schema) -> Result<Self, Problem> {
-        let mut read = Self { header: Map::new(), delimiter: None, charset: Charset::Utf8 };
+        let mut read = Self { header: Map::new(), delimiter: None, charset: None };
         let (mut seen, mut refused) = (Vec::new(), Vec::new());
         for (name, text) in form_urlencoded::parse(query.as_bytes()) {
             if seen.contains(&name) {
@@ -65,9 +67,8 @@ impl Query {
                     }
                 },
                 "charset" => {
-                    if let Some(charset) = Charset::named(&text) {
-                        read.charset = charset;
-                    } else {
+                    read.charset = Charset::named(&text);
+                    if read.charset.is_none() {
                         let names: Vec<_> = Charset::names().collect();
                         let message = format!("must be one of {}", names.join(", "));
                         refused.push(Violation::new("charset", "not_allowed", message));
@@ -94,6 +95,15 @@ impl Query {
         }
         if refused.is_empty() { Ok(read) } else { Err(Problem::invalid(refused)) }
     }
+}
+
+/// The one that `Content-Type` names, if it is known.
+fn of_media_type(headers: &HeaderMap) -> Option<Charset> {
+    let mut parameters = headers.get(CONTENT_TYPE)?.to_str().ok()?.split(';').skip(1);
+    parameters.find_map(|parameter| {
+        let (name, value) = parameter.trim().split_once('=')?;
+        name.eq_ignore_ascii_case("charset").then(|| Charset::named(value.trim_matches('"')))?
+    })
 }
 
 /// Whether a member of a schema is an object.
@@ -123,6 +133,9 @@ impl CsvRows {
         hasher.update(query.as_bytes());
         hasher.update(b"\n");
         let Query { header, delimiter, charset } = Query::of(query, header)?;
+        let of_media_type = of_media_type(request.headers()).filter(|_| charset.is_none());
+        hasher.update(of_media_type.map_or("", Charset::name).as_bytes());
+        let charset = charset.or(of_media_type).unwrap_or(Charset::Utf8);
         let rows = Self {
             pieces: Arriving::of(request)?,
             charset,
@@ -328,8 +341,15 @@ mod tests {
                 assert!(refused.starts_with(detail), "{refused}");
             }
         }
-        let read = read("charset=Windows-1250&delimiter=%3B", czech, 5).await.unwrap();
-        assert_eq!(read, [(json!({"productSku": "H-1", "name": "čaj"}), 2)]);
+        let tea = [(json!({"productSku": "H-1", "name": "čaj"}), 2)];
+        assert_eq!(read("charset=Windows-1250&delimiter=%3B", czech, 5).await.unwrap(), tea);
+        let request = Request::post("/?delimiter=;")
+            .header(CONTENT_TYPE, "text/csv; header=present; Charset=\"windows-1250\"");
+        let (_, mut csv) =
+            CsvRows::of(request.body(Body::from(czech.to_vec())).unwrap(), &header(), rows()).unwrap();
+        csv.begin().await.unwrap();
+        let (row, line) = csv.next().await.unwrap().unwrap();
+        assert_eq!([(serde_json::from_slice::<Value>(&row).unwrap(), line)], tea);
     }
 
     #[test]

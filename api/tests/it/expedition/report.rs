@@ -23,6 +23,7 @@ async fn a_report_is_checked_before_anything_is_taken(_: PgPoolOptions, options:
         (json!({"status": "probably_delivered"}), "status not_allowed"),
         (json!({"status": null}), "status wrong_type"),
         (json!({"status": "take_out", "at": ahead}), "at in_future"),
+        (json!({"status": "take_out", "at": "0001-01-01T00:00:00Z"}), "at out_of_range"),
         (json!({"status": "take_out", "at": "today"}), "at invalid_timestamp"),
         (json!({"status": "take_out", "number": 1}), "number unknown_field"),
         (json!({"status": "take_out", "id": "1"}), "id unknown_field"),

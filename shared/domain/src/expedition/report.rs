@@ -1,7 +1,7 @@
 //! What reports of a warehouse have in common, by hand ([`super::progress`]) or as news ([`super::news`]): parcels, errors, and
 //! when a status was reached.
 
-use chrono::{DateTime, Duration, SecondsFormat, Utc};
+use chrono::{DateTime, Datelike as _, Duration, SecondsFormat, Utc};
 use serde_json::{Value, json};
 
 use crate::list::fields::expedition::ExpeditionStatus as Status;
@@ -9,9 +9,20 @@ use longshore_kernel::input::{Object, text};
 use longshore_kernel::refused::Parameters;
 
 /// How far ahead of the clock a moment may be.
-pub(super) const AHEAD: Duration = Duration::minutes(5);
+const AHEAD: Duration = Duration::minutes(5);
+/// The year before which none is: programs send the first moment that they know for one that they don't.
+const FIRST: i32 = 2000;
 /// The most errors, and the most parcels, of a report.
 pub(super) const MOST: usize = 100;
+
+/// Refuses a moment `at` which something cannot have happened.
+pub(super) fn must_be_possible(object: &mut Object<'_>, at: Option<DateTime<Utc>>, now: DateTime<Utc>) {
+    if at.is_some_and(|at| at > now + AHEAD) {
+        object.refuse("at", "in_future", "must be at most five minutes ahead");
+    } else if at.is_some_and(|at| at.year() < FIRST) {
+        object.refuse("at", "out_of_range", format!("must be in {FIRST} or later"));
+    }
+}
 
 /// A parcel: a field that is given wins over what was reported before.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -109,7 +109,7 @@ pub(super) fn variable_symbol() -> impl Rule<Out = String> + Clone {
     })
 }
 
-/// `{recipientIdentificationNumber}`; some clients send it as an array of one, which the document does not show.
+/// `{recipientIdentificationNumber}`; some clients send it as an array of one, or of nothing, which the document does not show.
 pub(super) fn carrier_options() -> impl Rule<Out = Value> + Clone {
     let options = object(|options| {
         options.empty_is_null();
@@ -120,6 +120,7 @@ pub(super) fn carrier_options() -> impl Rule<Out = Value> + Clone {
         Value::Array(mut array) if array.len() == 1 => {
             reader.element(0, |reader| options.apply(reader, array.remove(0)))
         }
+        Value::Array(array) if array.is_empty() => options.apply(reader, json!({})),
         other => options.apply(reader, other),
     })
 }

@@ -240,7 +240,7 @@ impl<'o> Fold<'o> {
             Some(number) if number > made => Standing::NotYet,
             Some(number) if number == latest && is_there => Standing::Has,
             None if is_there => Standing::Has,
-            None | Some(0) if is_by_hand => Standing::Has,
+            None | Some(0) if is_by_hand && !is_there => Standing::Has,
             None | Some(0) if made == 0 => Standing::NotYet,
             number => Standing::Old(number.unwrap_or(made)),
         }

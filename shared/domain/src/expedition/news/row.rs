@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use serde_json::{Map, Value, json};
 
 use crate::expedition::body::{MAX_ITEMS, MAX_QUANTITY, order_number};
-use crate::expedition::report::{AHEAD, MOST, Parcel, error, parcel};
+use crate::expedition::report::{MOST, Parcel, error, must_be_possible, parcel};
 use crate::list::fields::expedition::ExpeditionStatus as Status;
 use longshore_kernel::crypto::sha256;
 use longshore_kernel::ids::{EshopId, ExpeditionId, ExpeditionItemId, ProductId};
@@ -134,9 +134,7 @@ pub fn read_row(row: Value, now: DateTime<Utc>) -> Result<Row, Vec<Violation>> {
     let mut read = None;
     if let Some(mut object) = reader.object(row) {
         read = members(&mut object);
-        if read.as_ref().and_then(|row| row.at).is_some_and(|at| at > now + AHEAD) {
-            object.refuse("at", "in_future", "must be at most five minutes ahead");
-        }
+        must_be_possible(&mut object, read.as_ref().and_then(|row| row.at), now);
         object.finish();
     }
     match (read, reader.into_violations()) {

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use crate::expedition::body::{MAX_ITEMS, MAX_QUANTITY};
-use crate::expedition::report::{AHEAD, MOST, Parcel, error, parcel};
+use crate::expedition::report::{MOST, Parcel, error, must_be_possible, parcel};
 use crate::list::fields::expedition::ExpeditionStatus as Status;
 use longshore_kernel::ids::ExpeditionItemId;
 use longshore_kernel::input::{self, Object, Reader, Rule, array, drafts, int32, object};
@@ -28,9 +28,7 @@ pub(super) struct Report {
 pub(super) fn read(body: Value, now: DateTime<Utc>) -> (Report, Vec<Violation>) {
     let rule = object(move |object| {
         let report = members(object);
-        if report.at.is_some_and(|at| at > now + AHEAD) {
-            object.refuse("at", "in_future", "must be at most five minutes ahead");
-        }
+        must_be_possible(object, report.at, now);
         Some(report)
     });
     Reader::draft(body, rule)

@@ -101,8 +101,7 @@ impl Whose {
         }
         let organisation = object.optional("organisation", id()).map(Into::into);
         if is_new && is_sent && matches!(eshop, Given::Value(_)) {
-            let message =
-                "cannot be sent with `eshop`: a webhook is told of one e-shop, or of a whole organisation";
+            let message = "cannot be sent with `eshop`: it is told of one e-shop, or of a whole organisation";
             object.refuse("organisation", "contradiction", message);
         }
         Self { eshop, organisation }

@@ -421,6 +421,16 @@ fn a_number_decides_whether_the_warehouse_has_the_order() {
         let report = json!({"status": "completion", "number": number});
         assert_eq!(one(&mut fold, &report), expected, "{status} {is_called} {number:?}");
     }
+    // by a call, when the warehouse has begun with it
+    let order = order(Status::TakeOut, Some(Accepted));
+    for (number, expected) in [(None, has), (Some(1), has), (Some(0), old)] {
+        let mut fold = Fold::new(&order, (Known::default(), fixed(Some(1))));
+        assert_eq!(
+            one(&mut fold, &json!({"status": "completion", "number": number})),
+            expected,
+            "{number:?}"
+        );
+    }
 }
 
 #[test]
