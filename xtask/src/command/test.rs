@@ -290,6 +290,7 @@ fn shell(test: &mut Test) -> anyhow::Result<()> {
             "dev",
             ".ci/run",
             "xtask/rustc-without-llvm",
+            "deploy/cluster/configure",
             "deploy/docker/backup",
             "deploy/docker/ready",
             "deploy/docker/secrets",
