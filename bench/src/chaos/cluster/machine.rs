@@ -1,29 +1,39 @@
 //! Machines: network namespaces on one bridge, at which this process has the address [`OUTSIDE`].
 //!
+//! `deploy/cluster/configure` writes what servers there are configured with, as on the machines of an operator.
+//!
 //! All of it is inside namespaces of this run (`command::chaos` enters them): no other process sees the bridge, the disks or the
 //! processes, and the kernel removes them when the run ends, however it does.
 
 use std::ffi::OsStr;
 use std::fmt;
 use std::fmt::Write as _;
+use std::fs;
 use std::net::Ipv4Addr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, ensure};
 use longshore_kernel::words;
 use tokio::io::AsyncWriteExt as _;
 
+use crate::chaos::server::Server;
+
 /// The address of load, destinations, partners and warehouses.
 pub(super) const OUTSIDE: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
 
 /// The length of the prefix of the only subnet.
-const PREFIX: u8 = 24;
+pub(super) const PREFIX: u8 = 24;
 
 const BRIDGE: &str = "machines";
 
 /// The folder of everything that a run writes, which vanishes with the run.
 pub const FOLDER: &str = "/run";
+
+/// All passwords.
+pub(super) const PASSWORD: &str = "secret";
+
+const CONFIGURE: &str = include_str!("../../../../deploy/cluster/configure");
 
 /// What a machine is for. There are as many addresses for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -86,17 +96,52 @@ impl Machine {
         command
     }
 
-    /// A program on it by the user that runs Postgres.
-    pub(super) fn command_of_postgres(self, program: impl AsRef<OsStr>) -> Command {
-        let mut command = self.command("setpriv");
-        command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups", "--"]).arg(program);
-        command.current_dir("/");
-        command
+    /// The folder of its files.
+    pub(super) fn root(self) -> PathBuf {
+        Path::new(FOLDER).join(self.to_string())
+    }
+
+    /// Makes a folder of it, which belongs to a user.
+    pub(super) async fn give(self, user: &str, folder: &str) -> anyhow::Result<PathBuf> {
+        let given = self.root().join(folder);
+        let mut install = Command::new("install");
+        install.args(["-d", "-o", user, "-g", user]).arg(&given);
+        run(install, "").await?;
+        Ok(given)
+    }
+
+    /// Writes the configuration of its servers.
+    pub(super) async fn configure(self) -> anyhow::Result<()> {
+        let mut configure = Command::new("sh");
+        configure.current_dir(FOLDER).args(["-s", "--"]);
+        match self.kind {
+            Kind::Balancer => configure.arg("service"),
+            _ => configure.arg("database").arg(self.address().to_string()),
+        };
+        configure.arg(self.root());
+        run(configure, CONFIGURE).await
+    }
+
+    /// A server on it, by the user of its unit. The configuration that was written is its last argument.
+    pub(super) fn server(
+        self,
+        user: &'static str,
+        program: &'static [&'static str],
+        written: &str,
+    ) -> Server {
+        let written = self.root().join(written);
+        let log = self.root().join(written.file_stem().unwrap_or_default()).with_extension("log");
+        Server::new(log, move || {
+            let mut command = self.command("setpriv");
+            command.args([&format!("--reuid={user}"), &format!("--regid={user}"), "--clear-groups", "--"]);
+            command.args(program).arg(&written).current_dir("/");
+            Ok(command)
+        })
     }
 }
 
-/// Makes the folder of the run, and its bridge.
-pub(super) async fn prepare() -> anyhow::Result<()> {
+/// Makes the folder of the run with what [`Machine::configure`] reads, and its bridge.
+pub(super) async fn prepare(environment: &str) -> anyhow::Result<()> {
     // Postgres has its shared memory in the second, where a killed one leaves it
     for (folder, options) in [(FOLDER, "mode=0755,size=75%"), ("/dev/shm", "mode=1777")] {
         mount(Path::new(folder), options).await?;
@@ -109,7 +154,7 @@ pub(super) async fn prepare() -> anyhow::Result<()> {
     ] {
         ip(&arguments).await?;
     }
-    Ok(())
+    Ok(fs::write(Path::new(FOLDER).join("cluster.env"), environment)?)
 }
 
 /// Mounts an empty disk.

@@ -1,6 +1,7 @@
 //! Three machines with Postgres under Patroni, each with a member of etcd: with three, a cut leaves the side of two able to choose,
 //! and the other one able to know that it is not.
 
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -11,17 +12,14 @@ use longshore_stack::process::pid_in;
 use longshore_testkit::client;
 use longshore_testkit::process::{end_of, signal};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use url::Url;
 
-use super::machine::{self, Kind, Machine};
+use super::machine::{self, Kind, Machine, PASSWORD};
 use crate::chaos::server::Server;
 
 /// How many there are.
 pub(super) const COUNT: u8 = 3;
-
-/// The name of the cluster.
-const SCOPE: &str = "longshore";
 
 /// How long Patroni may take to answer.
 const ANSWER: Duration = Duration::from_secs(5);
@@ -35,11 +33,32 @@ pub(super) const WHOLE_WITHIN: Duration = Duration::from_mins(2);
 /// The interval of asking.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
+/// What is otherwise than an operator has it. Disks are small, and what rejoins reads all WAL since a checkpoint. The checks compare
+/// when transactions were committed. Machines share a folder of sockets. A login by password takes a debug build too long.
+const OTHERWISE: &str = "
+bootstrap:
+  dcs:
+    postgresql:
+      parameters:
+        checkpoint_timeout: 30s
+        min_wal_size: 32MB
+        max_wal_size: 128MB
+        wal_keep_size: 256MB
+        track_commit_timestamp: on
+postgresql:
+  parameters: { unix_socket_directories: '' }
+  pg_hba: [host replication replicator samenet scram-sha-256, host all all samenet trust]
+";
+
+/// Without a synchronous standby, one that lags may take the primary's place.
+const ASYNCHRONOUS: &str =
+    "bootstrap: { dcs: { synchronous_mode: false, maximum_lag_on_failover: 1073741824 } }";
+
 /// One machine with Postgres.
 #[derive(Debug)]
 pub(super) struct Postgres {
     pub(super) machine: Machine,
-    home: PathBuf,
+    data: PathBuf,
     patroni: Server,
     etcd: Server,
 }
@@ -85,32 +104,32 @@ impl Postgres {
     /// Makes its disk of this many MiB, and starts it.
     async fn start(number: u8, mebibytes: u64, is_synchronous: bool) -> anyhow::Result<Self> {
         let machine = Machine { kind: Kind::Postgres, number };
-        let home = Path::new(machine::FOLDER).join(machine.to_string());
-        fs::create_dir(&home)?;
+        machine.give("etcd", "var/lib/etcd").await?;
+        let home = machine.give("postgres", "var/lib/postgresql").await?;
         machine::mount(&home, &format!("size={mebibytes}m,mode=0700")).await?;
         hand_over(&home)?;
-        let etcd = etcd(machine, &home);
+        machine.configure().await?;
+        let data = home.join(version()?).join("longshore");
+        let folder = machine.root().join("etc/patroni");
+        fs::write(folder.join("of-chaos.yml"), OTHERWISE)?;
+        if !is_synchronous {
+            fs::write(folder.join("of-loss.yml"), ASYNCHRONOUS)?;
+        }
+        let etcd = machine.server("etcd", &["sh", "-c", "set -a; . $0; exec etcd"], "etc/default/etcd");
         etcd.start().await?;
-        // JSON is YAML, too
-        let settings = home.with_extension("yml");
-        fs::write(&settings, settings_of(machine, &home, is_synchronous)?.to_string())?;
-        let patroni = Server::new(home.with_extension("log"), move || {
-            let mut command = machine.command_of_postgres("patroni");
-            command.arg(&settings);
-            Ok(command)
-        });
+        let patroni = machine.server("postgres", &["patroni"], "etc/patroni");
         patroni.start().await?;
-        Ok(Self { machine, home, patroni, etcd })
+        Ok(Self { machine, data, patroni, etcd })
     }
 
     /// The URL of a database on it.
     pub(super) fn url(&self, database: &str) -> anyhow::Result<Url> {
-        Ok(format!("postgres://{OWNER}@{}/{database}", self.machine.address()).parse()?)
+        Ok(url(self.machine.address(), database).parse()?)
     }
 
     /// Kills Postgres and Patroni.
     pub(super) async fn kill(&self) -> anyhow::Result<()> {
-        let postmaster = pid_in(&self.home.join("data/postmaster.pid"), "postgres");
+        let postmaster = pid_in(&self.data.join("postmaster.pid"), "postgres");
         let postmaster = postmaster.with_context(|| format!("no Postgres runs on {}", self.machine))?;
         signal("KILL", &[postmaster]).await?;
         self.patroni.end("KILL").await
@@ -132,75 +151,16 @@ impl Postgres {
     }
 }
 
-/// Where each etcd is.
-fn etcds(port: u16) -> impl Iterator<Item = String> {
-    (1..=COUNT).map(move |number| format!("{}:{port}", Machine { kind: Kind::Postgres, number }.address()))
+/// The version of the newest one that is installed.
+pub(super) fn version() -> anyhow::Result<String> {
+    let programs = programs()?;
+    let version = programs.parent().and_then(Path::file_name).context("Postgres is of no package")?;
+    Ok(version.display().to_string())
 }
 
-fn etcd(machine: Machine, home: &Path) -> Server {
-    let folder = home.with_extension("etcd");
-    Server::new(home.with_extension("etcd.log"), move || {
-        let (peer, client) =
-            (format!("http://{}:2380", machine.address()), format!("http://{}:2379", machine.address()));
-        let all: Vec<String> =
-            (1..).zip(etcds(2380)).map(|(n, at)| format!("postgres{n}=http://{at}")).collect();
-        let mut etcd = machine.command("etcd");
-        etcd.args(["--name", &machine.to_string(), "--data-dir"]).arg(&folder);
-        etcd.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
-        etcd.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
-        etcd.args(["--initial-cluster", &all.join(","), "--initial-cluster-state", "new"]);
-        etcd.args(["--log-level", "warn"]);
-        Ok(etcd)
-    })
-}
-
-fn settings_of(machine: Machine, home: &Path, is_synchronous: bool) -> anyhow::Result<Value> {
-    let (name, address) = (machine.to_string(), machine.address());
-    let login = |name: &str| json!({ "username": name, "password": "not asked for" });
-    Ok(json!({
-        "scope": SCOPE,
-        "name": name,
-        "restapi": { "listen": format!("{address}:8008"), "connect_address": format!("{address}:8008") },
-        "etcd3": { "hosts": etcds(2379).collect::<Vec<_>>() },
-        "bootstrap": {
-            "dcs": {
-                "ttl": 20,
-                "loop_wait": 2,
-                "retry_timeout": 3,
-                "synchronous_mode": is_synchronous,
-                // without a synchronous standby, one that lags may take the primary's place
-                "maximum_lag_on_failover": if is_synchronous { 0 } else { 1 << 30 },
-                "postgresql": {
-                    "use_pg_rewind": true,
-                    "parameters": {
-                        "max_connections": 350,
-                        // what rejoins reads all of it that came after a checkpoint
-                        "checkpoint_timeout": "30s",
-                        "min_wal_size": "32MB",
-                        "max_wal_size": "128MB",
-                        // `pg_rewind` reads from the last checkpoint before the timelines parted
-                        "wal_keep_size": "256MB",
-                        // the checks compare when transactions were committed
-                        "track_commit_timestamp": "on",
-                    },
-                },
-            },
-            "initdb": [{ "encoding": "UTF8" }, { "locale": "C.UTF-8" }, "no-sync"],
-        },
-        "postgresql": {
-            "listen": format!("{address}:5432"),
-            "connect_address": format!("{address}:5432"),
-            "bin_dir": programs()?,
-            "data_dir": home.join("data"),
-            "pgpass": home.join("pgpass"),
-            "remove_data_directory_on_rewind_failure": true,
-            "authentication": {
-                "superuser": login(OWNER), "replication": login("replicator"), "rewind": login(OWNER),
-            },
-            "parameters": { "unix_socket_directories": "" },
-            "pg_hba": ["host all all samenet trust", "host replication all samenet trust"],
-        },
-    }))
+/// The URL of a database on one host, or on the one of several that takes writes.
+pub(super) fn url(hosts: impl fmt::Display, database: &str) -> String {
+    format!("postgres://{OWNER}@{hosts}/{database}")
 }
 
 impl Cluster {
@@ -266,7 +226,14 @@ impl Cluster {
     pub(super) async fn switch_over(&self, from: &Postgres) -> anyhow::Result<()> {
         let url = format!("http://{}:8008/switchover", from.machine.address());
         let body = json!({ "leader": from.machine.to_string() });
-        let asked = self.http.post(url).body(body.to_string()).timeout(SWITCHED_WITHIN).send().await?;
+        let asked = self
+            .http
+            .post(url)
+            .basic_auth("patroni", Some(PASSWORD))
+            .body(body.to_string())
+            .timeout(SWITCHED_WITHIN)
+            .send()
+            .await?;
         let (status, said) = (asked.status(), asked.text().await?);
         ensure!(status == 200, "switchover: {status} {said}");
         Ok(())

@@ -1,6 +1,5 @@
 //! Three machines with Redis, each with a Sentinel.
 
-use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -9,7 +8,7 @@ use longshore_testkit::client;
 use longshore_testkit::process::ready;
 use longshore_testkit::stack::ping;
 
-use super::machine::{self, Kind, Machine};
+use super::machine::{Kind, Machine, PASSWORD};
 use crate::chaos::server::Server;
 
 /// How many there are.
@@ -38,32 +37,12 @@ pub(super) struct Redis {
 impl Redis {
     async fn start(number: u8) -> anyhow::Result<Self> {
         let machine = Machine { kind: Kind::Redis, number };
-        let folder = Path::new(machine::FOLDER).join(machine.to_string());
-        fs::create_dir(&folder)?;
-        let (first, address) = (Machine { kind: Kind::Redis, number: 1 }.address(), machine.address());
-        let follows = if number == 1 { String::new() } else { format!("replicaof {first} 6379\n") };
-        let settings = format!(
-            "bind 0.0.0.0\nprotected-mode no\nport 6379\ndir {}\nmaxmemory-policy noeviction\nappendonly no\nsave \"\"\n\
-             replica-announce-ip {address}\nrepl-diskless-sync-delay 0\nmin-replicas-to-write 1\nmin-replicas-max-lag 5\n{follows}",
-            folder.display()
-        );
-        let of_sentinel = format!(
-            "bind 0.0.0.0\nprotected-mode no\nport 26379\ndir {}\nsentinel announce-ip {address}\n\
-             sentinel monitor {NAME} {first} 6379 2\nsentinel down-after-milliseconds {NAME} 2000\n\
-             sentinel failover-timeout {NAME} 6000\nsentinel parallel-syncs {NAME} 2\n",
-            folder.display()
-        );
-        let program = |program: &'static str, settings: &str| {
-            let file = folder.join(program).with_extension("conf");
-            fs::write(&file, settings)?;
-            anyhow::Ok(Server::new(folder.join(program).with_extension("log"), move || {
-                let mut command = machine.command(program);
-                command.arg(&file);
-                Ok(command)
-            }))
-        };
-        let (server, sentinel) =
-            (program("redis-server", &settings)?, program("redis-sentinel", &of_sentinel)?);
+        for folder in ["etc/redis", "var/lib/redis"] {
+            machine.give("redis", folder).await?;
+        }
+        machine.configure().await?;
+        let server = machine.server("redis", &["redis-server"], "etc/redis/redis.conf");
+        let sentinel = machine.server("redis", &["redis-sentinel"], "etc/redis/sentinel.conf");
         let redis = Self { machine, server, sentinel };
         redis.start_again().await?;
         Ok(redis)
@@ -75,7 +54,7 @@ impl Redis {
     }
 
     fn url(&self, port: u16) -> String {
-        format!("redis://{}:{port}", self.machine.address())
+        format!("redis://:{PASSWORD}@{}:{port}", self.machine.address())
     }
 
     /// Kills Redis and Sentinel.
@@ -139,7 +118,7 @@ impl Cluster {
     pub(super) fn url(&self) -> String {
         let sentinels: Vec<String> =
             self.members.iter().map(|one| format!("{}:26379", one.machine.address())).collect();
-        format!("redis+sentinel://{}/{NAME}", sentinels.join(","))
+        format!("redis+sentinel://:{PASSWORD}@{}/{NAME}?sentinelPassword={PASSWORD}", sentinels.join(","))
     }
 
     /// Waits until all Sentinels name one master, which the others follow, and returns that.

@@ -10,7 +10,7 @@ use longshore_testkit::stack::{Service, programs};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 
 use super::balancer::Balancer;
-use super::machine::{self, Kind, Machine};
+use super::machine::{self, Kind, Machine, PASSWORD};
 use super::{postgres, redis};
 use crate::chaos::crew::{Crew, Member, Role, program};
 use crate::chaos::site::{environment, migrate};
@@ -70,7 +70,7 @@ pub(super) struct Rig {
 impl Rig {
     /// Starts everything, with disks of this many MiB for Postgres, and waits until it is ready.
     pub(super) async fn start(mebibytes: u64, is_synchronous: bool, hosts: Hosts) -> anyhow::Result<Self> {
-        machine::prepare().await?;
+        machine::prepare(&cluster_env()?).await?;
         for (kind, count) in [
             (Kind::Postgres, postgres::COUNT),
             (Kind::Redis, redis::COUNT),
@@ -84,7 +84,7 @@ impl Rig {
         }
         let postgres = postgres::Cluster::start(mebibytes, is_synchronous).await?;
         let redis = redis::Cluster::start().await?;
-        let balancer = Balancer::start(&postgres.members).await?;
+        let balancer = Balancer::start().await?;
         let primary = postgres.be_whole().await?;
         redis.be_whole().await?;
         create_databases(primary).await?;
@@ -98,7 +98,7 @@ impl Rig {
         migrate(&service).await?;
         let listed: Vec<String> =
             postgres.members.iter().map(|one| format!("{}:5432", one.machine.address())).collect();
-        let listed = format!("postgres://{OWNER}@{}/{DATABASE}", listed.join(","));
+        let listed = postgres::url(listed.join(","), DATABASE);
         let member = |role: Role, number: u8| {
             let (bind, name, arguments) = program(role);
             let (machine, programs) = (machine_of(role, number), service.programs.clone());
@@ -143,10 +143,31 @@ impl Rig {
     }
 }
 
+/// What `configure` reads: as on the machines of an operator, but for Redis and HAProxy, which have machines of their own.
+fn cluster_env() -> anyhow::Result<String> {
+    let addresses = |kind, count| {
+        let all = (1..=count).map(|number| Machine { kind, number }.address().to_string());
+        all.collect::<Vec<_>>().join(" ")
+    };
+    Ok(format!(
+        "DATABASES='{}'\nREDIS='{}'\nSUBNET={}/{}\nPOSTGRES={}\nHAPROXY_BIND=:5432\n\
+         POSTGRES_PASSWORD={PASSWORD}\nREPLICATION_PASSWORD={PASSWORD}\nPATRONI_PASSWORD={PASSWORD}\nREDIS_PASSWORD={PASSWORD}\n",
+        addresses(Kind::Postgres, postgres::COUNT),
+        addresses(Kind::Redis, redis::COUNT),
+        machine::OUTSIDE,
+        machine::PREFIX,
+        postgres::version()?
+    ))
+}
+
 async fn create_databases(primary: &postgres::Postgres) -> anyhow::Result<()> {
-    let mut psql = PgConnection::connect(primary.url("postgres")?.as_str()).await?;
+    // the superuser waits for no standby
+    let mut superuser = primary.url("postgres")?;
+    superuser.set_username("postgres").map_err(|()| anyhow::anyhow!("no user in {superuser}"))?;
+    let mut psql = PgConnection::connect(superuser.as_str()).await?;
+    psql.execute(AssertSqlSafe(format!("CREATE ROLE {OWNER} SUPERUSER LOGIN"))).await?;
     for database in [DATABASE, OUTSIDERS] {
-        psql.execute(AssertSqlSafe(format!("CREATE DATABASE {database}"))).await?;
+        psql.execute(AssertSqlSafe(format!("CREATE DATABASE {database} OWNER {OWNER}"))).await?;
     }
     psql.close().await?;
     Ok(())
