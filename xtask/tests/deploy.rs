@@ -1,5 +1,5 @@
 //! What can be said of a deployment without Docker: `docker-compose.yml` passes every setting on, and `deploy/docker/secrets` writes
-//! what it demands.
+//! what it demands. And of a cluster without machines: `deploy/cluster/configure` configures each from what `docs/scaling.md` writes.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it must not go on")]
 
@@ -132,4 +132,70 @@ fn a_value_that_the_secrets_cannot_make_is_asked_for() {
     let written = folder.run().output().unwrap();
     assert!(!written.status.success());
     assert!(String::from_utf8_lossy(&written.stderr).contains("ADDRESS"));
+}
+
+/// A folder in which `docs/scaling.md` was followed until there is `cluster.env`.
+fn of_a_cluster(name: &str) -> Folder {
+    let folder = Folder::new(name);
+    let page = text("docs/scaling.md");
+    let blocks = page.split("```sh\n").filter_map(|rest| rest.split("```").next());
+    let writes = blocks.filter(|block| block.contains("> cluster.env")).collect::<String>();
+    let written = Command::new("bash").args(["-euc", &writes]).current_dir(&folder.0).status().unwrap();
+    assert!(written.success());
+    folder
+}
+
+/// Runs `configure` there. The last word is a folder for all that it writes.
+fn configure(folder: &Folder, words: &[&str]) -> std::process::Output {
+    let mut run = Command::new("sh");
+    run.arg(root().join("deploy/cluster/configure")).args(words);
+    run.current_dir(&folder.0).output().unwrap()
+}
+
+#[test]
+fn each_machine_of_a_cluster_is_configured_by_what_the_page_writes() {
+    let folder = of_a_cluster("cluster");
+    let env = fs::read_to_string(folder.0.join("cluster.env")).unwrap();
+    let values: BTreeMap<_, _> = env.lines().map(|line| line.split_once('=').unwrap()).collect();
+    let of = |name: &str| values[name].trim_matches('"').split(' ').collect::<Vec<_>>();
+    let passwords: BTreeSet<&str> =
+        values.iter().filter(|(name, _)| name.ends_with("_PASSWORD")).map(|(_, value)| *value).collect();
+    assert_eq!(passwords.len(), 4);
+    let mut machines: Vec<_> =
+        of("DATABASES").into_iter().map(|address| vec!["database", address, address]).collect();
+    machines.extend(of("SERVICES").into_iter().map(|address| vec!["service", address]));
+    assert_eq!(machines.len(), 5);
+    for words in machines {
+        let ran = configure(&folder, &words);
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        let files: Vec<_> = String::from_utf8(ran.stdout)
+            .unwrap()
+            .lines()
+            .map(|line| folder.0.join(line.strip_prefix("wrote ").unwrap()))
+            .collect();
+        assert_eq!(files.len(), if words[0] == "database" { 4 } else { 1 });
+        for file in files {
+            let (written, mode) =
+                (fs::read_to_string(&file).unwrap(), fs::metadata(&file).unwrap().permissions().mode());
+            let is_secret = passwords.iter().any(|password| written.contains(password));
+            assert_eq!(mode & 0o777, if is_secret { 0o640 } else { 0o644 }, "{}", file.display());
+        }
+    }
+    let haproxy = folder.0.join(of("SERVICES")[0]).join("etc/haproxy/haproxy.cfg");
+    // it is installed where a cluster was run
+    if let Ok(checked) = Command::new("haproxy").args(["-c", "-f"]).arg(haproxy).output() {
+        assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+    }
+}
+
+#[test]
+fn a_machine_of_a_cluster_is_not_configured_by_mistakes() {
+    let folder = of_a_cluster("mistaken");
+    for words in [vec!["database", "10.0.0.4", "root"], vec!["database"], vec!["service", "a", "b"], vec![]] {
+        assert!(!configure(&folder, &words).status.success(), "{words:?}");
+    }
+    let env = folder.0.join("cluster.env");
+    fs::write(&env, fs::read_to_string(&env).unwrap() + "REDIS_PASSWORD=a/b\n").unwrap();
+    assert!(!configure(&folder, &["service", "root"]).status.success());
+    assert!(!folder.0.join("root").exists());
 }

@@ -6,8 +6,8 @@
     ```text of=N                    what the background command N prints, sooner or later
     ```LANGUAGE file=NAME           is written to that file
     ```text picture                 is only looked at; ```json is JSON
-    ```console                      needs systemd or a Docker engine, or is `./dev`, which runs this: not run; it starts nothing else.
-                                    compose.py runs those of Docker, on an engine of its own
+    ```console                      needs systemd, a Docker engine or other machines (a block with `ssh`), or is `./dev`, which runs this:
+                                    not run; it starts nothing else. compose.py runs those of Docker, on an engine of its own
     ```sql                          for a superuser of Postgres, once: not run
 
 `needs=PROGRAM` passes a block over, loudly, where there is no such program. The shell is as new as that of a reader: its
@@ -178,6 +178,8 @@ class Page:
             pass
         elif language == "json":
             json.loads(content)
+        elif language == "console" and re.search(r"^\s*ssh ", content, re.M):
+            pass
         elif language == "console":
             for command in re.sub(r"\\\n", "", content).splitlines():
                 words = command.split("#")[0].split()
