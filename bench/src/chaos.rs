@@ -14,7 +14,8 @@
 //!   organisations that sell, from stocks that many want;
 //! - [`check`]: the invariants, checked after all faults have ended and all work is done; [`report`]: the
 //!   results;
-//! - [`set_back`]: the last act, in which Postgres loses what was committed for a while.
+//! - [`set_back`]: the last act, in which Postgres loses what was committed for a while;
+//! - [`upgrade`]: no fault, but another version.
 //!
 //! [`run`] breaks everything at once; [`table`] breaks one thing at a time, and measures the effect. A new
 //! fault is a variant of `plan::Fault`, its place in a deck there, and its arm in `inject`; a new
@@ -43,6 +44,7 @@ mod site;
 mod streams;
 pub mod table;
 mod transaction;
+pub mod upgrade;
 mod warehouses;
 
 use std::sync::Mutex;
@@ -52,7 +54,7 @@ use anyhow::Context as _;
 use http::Method;
 use longshore_kernel::share;
 use longshore_testkit::process::signal;
-use longshore_testkit::stack::flush;
+use longshore_testkit::stack::{flush, programs};
 use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -84,7 +86,8 @@ pub(crate) const QUIET_WITHIN: Duration = Duration::from_mins(3);
 /// If the run itself fails; violations are in its report.
 pub async fn run(seed: u64, effort: Effort, tell: impl Fn(String) + Sync) -> anyhow::Result<Report> {
     tell(format!("seed {seed}: breaking everything for {} s", effort.faults.as_secs()));
-    let site = Site::start(ROOM + ROOM_A_MINUTE * effort.faults.as_secs().div_ceil(60)).await?;
+    let room = ROOM + ROOM_A_MINUTE * effort.faults.as_secs().div_ceil(60);
+    let site = Site::start(room, programs()?).await?;
     let disk = match site.postgres.disk {
         Disk::Own => "a small one of its own, filled by another file",
         Disk::Limited => "SIMULATED by a limit on the size of files: no disk can be mounted here",

@@ -7,6 +7,7 @@ mod bench;
 mod chaos;
 mod count;
 mod explain;
+mod upgrade;
 mod with;
 
 use clap::{Parser, Subcommand};
@@ -35,6 +36,8 @@ enum Command {
     /// Serves the floor of a measurement over HTTP; started by the measurements.
     #[command(hide = true)]
     Bare(bare::Bare),
+    /// Upgrades a service under load, rolls it back, and checks that nothing promised was lost.
+    Upgrade(upgrade::Upgrade),
     /// Runs a command with a service of its own.
     With(with::With),
 }
@@ -53,6 +56,7 @@ impl Cli {
                 Command::Compare(compare) => compare.run(),
                 Command::Explain(explain) => explain.run().await,
                 Command::Bare(bare) => bare.run().await,
+                Command::Upgrade(upgrade) => upgrade.run().await,
                 Command::With(with) => with.run().await,
             }
         })

@@ -123,7 +123,7 @@ pub(crate) struct Merchant {
 /// A carrier, which [`attach`] lets all organisations use.
 pub(crate) async fn carrier(psql: &mut PgConnection) -> anyhow::Result<Uuid> {
     let carrier = "INSERT INTO carrier (id, name, code, countries_of_operation, active)
-                   VALUES (uuid_v7(), 'Post', 1, '{}', true) RETURNING id";
+                   SELECT uuid_v7(), 'Post', coalesce(max(code), 0) + 1, '{}', true FROM carrier RETURNING id";
     Ok(sqlx::query_scalar(carrier).fetch_one(psql).await?)
 }
 

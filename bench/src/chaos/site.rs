@@ -2,11 +2,11 @@
 
 use std::net::Ipv4Addr;
 use std::ops::Deref;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
 use longshore_testkit::port::free_port;
-use longshore_testkit::stack::{KEY, Service, programs};
+use longshore_testkit::stack::{KEY, Service};
 use tempfile::TempDir;
 
 use super::crew::{Crew, Member, Role, program};
@@ -73,8 +73,8 @@ pub(crate) async fn migrate(service: &Service) -> anyhow::Result<()> {
 }
 
 impl Site {
-    /// Starts everything, with a disk of this many MiB for Postgres, and waits until it is ready.
-    pub(crate) async fn start(mebibytes: u64) -> anyhow::Result<Self> {
+    /// Starts everything, with a disk of this many MiB for Postgres and the programs in a folder, and waits until it is ready.
+    pub(crate) async fn start(mebibytes: u64, programs: PathBuf) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
         let postgres = Postgres::start(mebibytes).await.context("Postgres")?;
         let redis = Redis::start(folder.path()).await?;
@@ -83,7 +83,7 @@ impl Site {
         proxied.set_port(Some(to_postgres.port())).map_err(|()| anyhow::anyhow!("no port in {proxied}"))?;
         let to_redis_url = format!("redis://127.0.0.1:{}", to_redis.port());
         let environment = environment(proxied.as_str(), &to_redis_url, folder.path(), "127.0.0.0/8");
-        let service = Service { programs: programs()?, environment };
+        let service = Service { programs, environment };
         migrate(&service).await?;
         let member = |role: Role, number: usize| {
             let (bind, name, arguments) = program(role);

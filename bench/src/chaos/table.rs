@@ -18,6 +18,7 @@ use anyhow::Context as _;
 use http::Method;
 use longshore_kernel::access::Role as AccessRole;
 use longshore_testkit::services;
+use longshore_testkit::stack::programs;
 use longshore_testkit::world::Tenant;
 use serde_json::json;
 use uuid::Uuid;
@@ -50,7 +51,7 @@ pub const NAMES: [&str; 13] = [
 /// # Errors
 /// If one cannot be measured; those before it were reported.
 pub async fn all(divisor: usize, only: &[String], tell: impl Fn(&Row)) -> anyhow::Result<Vec<Row>> {
-    let site = Site::start(ROOM).await?;
+    let site = Site::start(ROOM, programs()?).await?;
     let mut rows = Vec::new();
     macro_rules! take {
         ($($name:literal => $taken:expr;)*) => {

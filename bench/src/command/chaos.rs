@@ -50,14 +50,7 @@ pub(super) struct Chaos {
 
 impl Chaos {
     pub(super) async fn run(self) -> anyhow::Result<()> {
-        // dropping the run ends and unmounts everything that it started
-        let mut terminated = signal(SignalKind::terminate())?;
-        let mut interrupted = signal(SignalKind::interrupt())?;
-        tokio::select! {
-            ran = Box::pin(self.run_one()) => ran,
-            _ = terminated.recv() => bail!("terminated"),
-            _ = interrupted.recv() => bail!("interrupted"),
-        }
+        unless_stopped(self.run_one()).await
     }
 
     async fn run_one(&self) -> anyhow::Result<()> {
@@ -69,19 +62,19 @@ impl Chaos {
         }
     }
 
-    /// A seed that is short enough to type.
-    fn seed(&self) -> u64 {
-        self.seed.unwrap_or_else(|| u64::from(ids::random_id().as_fields().0))
-    }
-
     async fn cluster(&self, length: Length) -> anyhow::Result<()> {
-        let setup = Setup { seed: self.seed(), length, hosts: self.hosts, logs: self.logs.clone() };
+        let setup = Setup {
+            seed: self.seed.unwrap_or_else(a_seed),
+            length,
+            hosts: self.hosts,
+            logs: self.logs.clone(),
+        };
         let report = cluster::run(&setup, |line| println!("{line}")).await?;
         self.conclude(&report, report.holds(), setup.seed)
     }
 
     async fn all(&self) -> anyhow::Result<()> {
-        let seed = self.seed();
+        let seed = self.seed.unwrap_or_else(a_seed);
         let effort = self.minutes.map_or(Effort::SHORT, Effort::minutes);
         let report = chaos::run(seed, effort, |line| println!("{line}")).await?;
         self.conclude(&report, report.holds(), seed)
@@ -112,6 +105,22 @@ impl Chaos {
             bail!("{short} of {} figures fall short", rows.len());
         }
         Ok(())
+    }
+}
+
+/// A seed that is short enough to type.
+pub(super) fn a_seed() -> u64 {
+    u64::from(ids::random_id().as_fields().0)
+}
+
+/// A run, unless a signal ends it. Dropping the run ends and unmounts everything that it started.
+pub(super) async fn unless_stopped<T>(run: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let mut terminated = signal(SignalKind::terminate())?;
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        ran = Box::pin(run) => ran,
+        _ = terminated.recv() => bail!("terminated"),
+        _ = interrupted.recv() => bail!("interrupted"),
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) async fn all(
     let mut checks = delivered(psql, listeners).await?;
     checks.push(derived(psql, listeners).await?);
     let (_, shops) = listeners.first().context("there is no listener")?;
-    checks.push(sent_again(psql, shops, deeds).await?);
+    checks.push(sent_again(psql, listeners, deeds).await?);
     checks.push(recovered(psql, shops, deeds).await?);
     checks.push(rotated(psql, shops, deeds, last_test).await?);
     checks.push(paused(shops, deeds)?);
@@ -247,7 +247,13 @@ fn column(field: &str) -> String {
 }
 
 /// Tests and redeliveries: each is one more delivery, which its destination accepted.
-async fn sent_again(psql: &mut PgConnection, shops: &[(Uuid, Shop)], deeds: &Deeds) -> anyhow::Result<Check> {
+async fn sent_again(
+    psql: &mut PgConnection,
+    listeners: &[Listeners<'_>],
+    deeds: &Deeds,
+) -> anyhow::Result<Check> {
+    let (_, shops) = listeners.first().context("there is no listener")?;
+    let all: Vec<Uuid> = each(listeners).map(|(_, (webhook, _))| *webhook).collect();
     let given_up = minder::find(shops, minder::GIVEN_UP)?.0;
     let (by_jobs, mut found) = sent_by_jobs(psql, deeds).await?;
     let tests = deeds.tests.iter().map(|(test, _)| (*test, None));
@@ -259,7 +265,7 @@ async fn sent_again(psql: &mut PgConnection, shops: &[(Uuid, Shop)], deeds: &Dee
                     WHEN given.id IS NULL THEN ', which was not asked for' ELSE '' END
          FROM unnest($1::uuid[], $2::uuid[]) AS given (id, of)
          FULL JOIN (SELECT id, redelivery_of, event_type, state FROM delivery_history
-                    WHERE webhook_id <> $3 AND (redelivery_of IS NOT NULL OR event_type = 'test')) made
+                    WHERE webhook_id = ANY ($4) AND webhook_id <> $3 AND (redelivery_of IS NOT NULL OR event_type = 'test')) made
            ON made.id = given.id
          WHERE given.id IS NULL OR made.id IS NULL OR made.state <> 'delivered'
             OR made.redelivery_of IS DISTINCT FROM given.of",
@@ -267,13 +273,15 @@ async fn sent_again(psql: &mut PgConnection, shops: &[(Uuid, Shop)], deeds: &Dee
     .bind(&made)
     .bind(&of)
     .bind(given_up)
+    .bind(&all)
     .fetch_all(&mut *psql)
     .await?;
     found.extend(wrong);
     let again: Vec<(Uuid, Uuid, i64)> = sqlx::query_as(
-        "SELECT event_id, webhook_id, count(*) FROM delivery_history WHERE state = 'delivered'
+        "SELECT event_id, webhook_id, count(*) FROM delivery_history WHERE state = 'delivered' AND webhook_id = ANY ($1)
          GROUP BY event_id, webhook_id HAVING count(*) > 1",
     )
+    .bind(&all)
     .fetch_all(psql)
     .await?;
     for (event, webhook, delivered) in again {
