@@ -8,3 +8,4 @@ pub(crate) mod release;
 pub(crate) mod run;
 pub(crate) mod test;
 pub(crate) mod up;
+pub(crate) mod upgrade;

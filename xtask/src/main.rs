@@ -71,6 +71,8 @@ fn perform(command: &str, arguments: &[String]) -> anyhow::Result<ExitCode> {
         ("lines", []) => command::lines::lines(&place)?,
         ("prepare", _) => command::prepare::prepare(&place)?,
         ("release", [version]) => command::release::release(&place, version)?,
+        ("upgrade", [version]) => command::upgrade::upgrade(&place, version, None)?,
+        ("upgrade", [version, "--from", from]) => command::upgrade::upgrade(&place, version, Some(from))?,
         ("psql", further) => command::up::psql(&place, further)?,
         ("logs", further) => command::up::logs(&place, further)?,
         ("test", further) => command::test::test(&place, further)?,

@@ -20,8 +20,8 @@ use std::time::Instant;
 
 use anyhow::{Context as _, bail, ensure};
 
-use crate::command::prepare;
 use crate::command::run::run_chaos;
+use crate::command::{self, prepare};
 use crate::place::{DEV, Place, setting};
 use crate::run::{self, step};
 use crate::scratch::{Folder, Scratch};
@@ -38,7 +38,7 @@ type Queued = (String, Box<dyn FnOnce(&Test<'_>) -> anyhow::Result<()> + Send>);
 const ABREAST: usize = 3;
 
 /// The checks, by the names that `--only` takes.
-const CHECKS: [(&str, Check); 25] = [
+const CHECKS: [(&str, Check); 26] = [
     ("formatting", formatting),
     ("shell", shell),
     ("licences", licences),
@@ -52,6 +52,7 @@ const CHECKS: [(&str, Check); 25] = [
     ("optimised", optimised),
     ("chaos", chaos),
     ("cluster", cluster),
+    ("upgrade", upgrade),
     ("outside", outside::document),
     ("clients", outside::clients),
     ("console", outside::console),
@@ -443,6 +444,29 @@ fn cluster(test: &mut Test) -> anyhow::Result<()> {
     }
     test.need_programs()?;
     test.check("cluster", |test| run_chaos(test.place, DEV, &["--cluster"]))
+}
+
+/// An upgrade of the newest release. What the database and its queries have in common with it cannot break that.
+fn upgrade(test: &mut Test) -> anyhow::Result<()> {
+    let (name, place) = ("an upgrade of the newest release", test.place);
+    let releases = fs::read_dir(place.root.join("docs/releases")).into_iter().flatten();
+    let mut kept: Vec<String> =
+        releases.flatten().map(|release| release.file_name().to_string_lossy().into_owned()).collect();
+    kept.retain(|version| {
+        let tag = format!("refs/tags/{version}");
+        run::succeeds(place.command("git").args(["rev-parse", "--verify", "--quiet", &tag]))
+    });
+    let number = |version: &String| version.split('.').map(str::parse).collect::<Result<Vec<u32>, _>>().ok();
+    let Some(newest) = kept.into_iter().max_by_key(number) else {
+        test.skip(name, "docs/releases has no version with a tag of its name");
+        return Ok(());
+    };
+    let mut differs = place.command("git");
+    if run::succeeds(differs.args(["diff", "--quiet", &newest, "--", "migrations", ".sqlx"])) {
+        test.skip(name, &format!("migrations and queries are those of {newest}"));
+        return Ok(());
+    }
+    test.check(name, |_| command::upgrade::upgrade(place, &newest, None))
 }
 
 /// Copies a folder.
