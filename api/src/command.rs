@@ -4,8 +4,8 @@
 //! The exit status shows how a command ended ([`Exit`]). Its output goes to standard output, everything else
 //! to standard error.
 
+mod completions;
 mod doctor;
-mod manual;
 mod moved;
 mod read;
 mod restored;
@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use futures::future::LocalBoxFuture;
 use longshore_domain::account::admin::{self, NewAdmin};
 use longshore_http::app::{App, Surroundings};
@@ -34,6 +34,7 @@ use longshore_kernel::context::Origin;
 use longshore_kernel::crypto::Vault;
 use longshore_kernel::database::{Database, Use};
 use longshore_kernel::ids::OrganisationId;
+use longshore_kernel::manual::Man;
 use longshore_kernel::metrics::Metrics;
 use longshore_kernel::migration;
 use longshore_kernel::objects::Objects;
@@ -90,9 +91,9 @@ enum Command {
     #[command(subcommand)]
     Admin(AdminCommand),
     /// Print completions for a shell.
-    Completions(manual::Completions),
+    Completions(completions::Completions),
     /// Print the manual page.
-    Man(manual::Man),
+    Man(Man),
 }
 
 /// How a command ended: its exit status. The argument parser itself exits with 2 for wrong usage.
@@ -231,7 +232,10 @@ impl Cli {
             Command::Restored(restored) => restored.run().await,
             Command::Admin(AdminCommand::Create(new)) => new.run().await,
             Command::Completions(completions) => completions.run(),
-            Command::Man(man) => man.run(),
+            Command::Man(man) => {
+                man.write(Cli::command())?;
+                Ok(Exit::Done)
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{ArgMatches, Args as _, Command, CommandFactory, FromArgMatches, Parser};
 use futures::future::BoxFuture;
 use longshore_domain::job::chunk::Held;
 use longshore_kernel::cause::causes;
@@ -16,6 +16,7 @@ use longshore_kernel::config::{
 };
 use longshore_kernel::crypto::Vault;
 use longshore_kernel::database::{Database, Use};
+use longshore_kernel::manual::Man;
 use longshore_kernel::metrics::Metrics;
 use longshore_kernel::objects::Objects;
 use longshore_kernel::queue::Queues;
@@ -31,10 +32,49 @@ use crate::isolation::{self, Isolation};
 use crate::jobs::chunk;
 use crate::registry::{self, WorkSettings};
 
+/// The command that needs no settings.
+const MAN: &str = "man";
+
+/// What it is told to do.
+#[derive(Debug)]
+pub enum Cli {
+    /// Work, without a command.
+    Work(Box<Worker>),
+    /// Print the manual page.
+    Man(Man),
+}
+
+impl CommandFactory for Cli {
+    fn command() -> Command {
+        let man = Man::augment_args(Command::new(MAN)).about("Print the manual page");
+        Worker::command().subcommand(man).subcommand_negates_reqs(true).args_conflicts_with_subcommands(true)
+    }
+
+    fn command_for_update() -> Command {
+        Self::command()
+    }
+}
+
+impl FromArgMatches for Cli {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(match matches.subcommand_matches(MAN) {
+            Some(man) => Self::Man(Man::from_arg_matches(man)?),
+            None => Self::Work(Box::new(Worker::from_arg_matches(matches)?)),
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Parser for Cli {}
+
 /// Longshore's worker: executes recorded jobs and delivers webhooks. Any number may run.
 #[derive(Debug, Parser)]
 #[command(name = "longshore-worker", version)]
-pub struct Cli {
+pub struct Worker {
     #[command(flatten)]
     log: LogSettings,
     #[command(flatten)]
@@ -68,7 +108,11 @@ impl Cli {
     #[must_use]
     pub fn run(self) -> BoxFuture<'static, ExitCode> {
         Box::pin(async {
-            match self.execute().await {
+            let ran = match self {
+                Self::Work(work) => work.execute().await,
+                Self::Man(man) => man.write(Self::command()).map_err(anyhow::Error::from),
+            };
+            match ran {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => {
                     let _ = writeln!(io::stderr(), "error: {}", causes(error.as_ref()));
@@ -77,7 +121,9 @@ impl Cli {
             }
         })
     }
+}
 
+impl Worker {
     async fn execute(self) -> anyhow::Result<()> {
         let traces = telemetry::start(&self.log, &self.traces, "longshore-worker")?;
         let metrics = Metrics::new();

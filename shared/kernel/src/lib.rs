@@ -10,7 +10,7 @@
 //! | Redis and the store of objects | [`redis_server`], [`queue`], [`hold`], [`objects`] |
 //! | shares and limits | [`share`], [`rate`], [`quota`] |
 //! | outbound calls and secrets | [`destination`], [`address`], [`authentication`], [`crypto`], [`resealing`] |
-//! | a process | [`config`], [`services`], [`clock`], [`retry`], [`rest`], [`watch`], [`outage`], [`readiness`] |
+//! | a process | [`config`], [`manual`], [`services`], [`clock`], [`retry`], [`rest`], [`watch`], [`outage`], [`readiness`] |
 //! | what operators see | [`telemetry`], [`trace`], [`metrics`], [`activity`], [`seldom`] |
 
 pub mod access;
@@ -43,6 +43,7 @@ pub mod ids;
 pub mod input;
 pub mod iso8601;
 pub mod json;
+pub mod manual;
 pub mod metrics;
 pub mod migration;
 pub mod noun;

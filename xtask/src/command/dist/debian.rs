@@ -13,9 +13,11 @@ use crate::tools;
 
 const CARGO_DEB: (&str, &str) = ("cargo-deb", "3.8.0");
 
-/// The packages, each with its crate, and with the program that prints manual pages and completions.
-pub(crate) const PACKAGES: [(&str, &str, &str); 2] =
-    [("longshore", "longshore-cli", "longshore"), ("longshore-server", "longshore-api", "longshore-api")];
+/// The packages, each with its crate, and with its programs, which print manual pages; the first one prints completions, too.
+pub(crate) const PACKAGES: [(&str, &str, &[&str]); 2] = [
+    ("longshore", "longshore-cli", &["longshore"]),
+    ("longshore-server", "longshore-api", &["longshore-api", "longshore-worker"]),
+];
 
 const MAINTAINER: &str = "The Longshore authors <longshore@packages.invalid>";
 
@@ -33,9 +35,12 @@ pub(crate) fn make(place: &Place, profile: &str, time: &str, out: &Path) -> anyh
     let made = place.program(profile, "packaging");
     _ = fs::remove_dir_all(&made);
     units(place, &made.join("units"))?;
-    for (package, of, program) in PACKAGES {
+    for (package, of, programs) in PACKAGES {
         let folder = made.join(package);
-        manual(&place.program(profile, program), &folder)?;
+        for program in programs {
+            manual(&place.program(profile, program), &folder)?;
+        }
+        completions(&place.program(profile, programs[0]), &folder)?;
         fs::write(folder.join("changelog"), changelog(package, time)?)?;
         compress(&folder)?;
         pack(place, profile, time, of, out)?;
@@ -64,9 +69,13 @@ fn units(place: &Place, folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The manual pages of a program and its completions, a file for each shell.
+/// The manual pages of a program.
 fn manual(program: &Path, folder: &Path) -> anyhow::Result<()> {
-    run::run(run::command(program).args(["man", "--folder"]).arg(folder.join("man")))?;
+    run::run(run::command(program).args(["man", "--folder"]).arg(folder.join("man")))
+}
+
+/// The completions of a program, a file for each shell.
+fn completions(program: &Path, folder: &Path) -> anyhow::Result<()> {
     for shell in ["bash", "zsh", "fish"] {
         let printed = run::command(program).args(["completions", shell]).output()?;
         ensure!(printed.status.success(), "{}: {}", program.display(), printed.status);

@@ -144,9 +144,12 @@ impl Root {
 
     /// Manual pages, completions, the user, owners and modes, and units that name what is there.
     fn is_as_documented(&self) -> anyhow::Result<()> {
-        for (package, _, program) in PACKAGES {
-            let page = self.ask(&["zcat", &format!("/usr/share/man/man1/{program}.1.gz")])?;
-            ensure!(page.contains(&format!(".TH {program} 1")), "{page}");
+        for (package, _, programs) in PACKAGES {
+            for program in programs {
+                let page = self.ask(&["zcat", &format!("/usr/share/man/man1/{program}.1.gz")])?;
+                ensure!(page.contains(&format!(".TH {program} 1")), "{page}");
+            }
+            let program = programs[0];
             self.ask(&["bash", "-n", &format!("/usr/share/bash-completion/completions/{program}")])?;
             for (file, text) in [
                 (format!("zsh/vendor-completions/_{program}"), format!("#compdef {program}\n")),
