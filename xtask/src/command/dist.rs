@@ -1,10 +1,11 @@
 //! `dist`: the programs for release, and Debian packages of them. Nothing of the place or the time goes into them: the same
 //! commit, toolchain and C compiler give the same bytes, wherever the checkout and the registry are.
 //!
-//! Beside them are the list of what each is made of ([`list_parts`]), the checksums of all files, and the operator's signature of
-//! these.
+//! Beside them are the chart of Helm, the list of what each program is made of ([`list_parts`]), the licences of what others wrote
+//! ([`notices`]), the checksums of all files, and the operator's signature of these.
 
 pub(crate) mod debian;
+mod notices;
 
 use std::fs;
 use std::path::Path;
@@ -24,6 +25,9 @@ const PROGRAMS: [(&str, &str); 3] = [
 
 /// The tool that lists what a program is made of.
 const CYCLONEDX: (&str, &str) = ("cargo-cyclonedx", "0.5.9");
+
+/// The file with the licences of what others wrote.
+const NOTICES: &str = "THIRD-PARTY";
 
 /// The checksums of the files.
 const SUMS: &str = "SHA256SUMS";
@@ -59,6 +63,8 @@ pub(crate) fn dist(place: &Place) -> anyhow::Result<()> {
         eprintln!("\n!!! SKIPPED: the Debian packages: dpkg-dev cannot be installed");
     }
     list_parts(place, &time, &out)?;
+    fs::write(out.join(NOTICES), notices::text(place)?)?;
+    pack_chart(place, &time, &out)?;
     sum_up(&out)?;
     sign(place, &out)
 }
@@ -87,6 +93,25 @@ fn list_parts(place: &Place, time: &str, out: &Path) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Packs the chart as `helm package` does, but with nothing of this machine. Its rules are links to those of Prometheus.
+fn pack_chart(place: &Place, time: &str, out: &Path) -> anyhow::Result<()> {
+    let chart = out.join(format!("longshore-{}.tar", env!("CARGO_PKG_VERSION")));
+    let mut tar = run::command("tar");
+    tar.args([
+        "--sort=name",
+        "--dereference",
+        "--format=gnu",
+        "--owner=0",
+        "--group=0",
+        "--numeric-owner",
+        "--mode=u=rwX,go=rX",
+    ]);
+    tar.arg(format!("--mtime=@{time}")).arg("--transform=s,^helm,longshore,").arg("-C");
+    run::run(tar.arg(place.root.join("deploy")).arg("-cf").arg(&chart).arg("helm"))?;
+    run::run(run::command("gzip").arg("-9n").arg(&chart))?;
+    Ok(fs::rename(chart.with_extension("tar.gz"), chart.with_extension("tgz"))?)
 }
 
 /// Writes and shows the checksums of all files.

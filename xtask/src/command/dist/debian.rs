@@ -1,12 +1,14 @@
 //! The Debian packages, by cargo-deb from built programs: the same programs give the same bytes. `package.metadata.deb` of their
 //! crates says what is in them, and `deploy/debian` has their scripts. What is made here is what is no file of the checkout:
-//! manual pages, completions, units with the paths of packages, and the changelogs that Debian demands.
+//! manual pages, completions, units with the paths of packages, the licences of what others wrote, and the changelogs that Debian
+//! demands.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
 
+use super::{NOTICES, notices};
 use crate::place::{DEV, Place};
 use crate::run;
 use crate::tools;
@@ -35,6 +37,9 @@ pub(crate) fn make(place: &Place, profile: &str, time: &str, out: &Path) -> anyh
     let made = place.program(profile, "packaging");
     _ = fs::remove_dir_all(&made);
     units(place, &made.join("units"))?;
+    let notices = made.join(NOTICES);
+    fs::write(&notices, notices::text(place)?)?;
+    run::run(run::command("gzip").arg("-9n").arg(&notices))?;
     for (package, of, programs) in PACKAGES {
         let folder = made.join(package);
         for program in programs {

@@ -159,6 +159,11 @@ impl Root {
                 ensure!(completions.contains(&text), "{completions}");
             }
             ensure!(self.has(&format!("usr/share/doc/{package}/copyright")), "{package} has no copyright");
+            let notices = self.ask(&["zcat", &format!("/usr/share/doc/{package}/THIRD-PARTY.gz")])?;
+            ensure!(
+                notices.contains("\nserde 1.") && notices.contains("Permission is hereby granted"),
+                "{notices}"
+            );
         }
         let user = self.ask(&["getent", "passwd", "longshore"])?;
         ensure!(user.ends_with(":/var/lib/longshore:/usr/sbin/nologin\n"), "{user}");
