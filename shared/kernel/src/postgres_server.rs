@@ -234,6 +234,9 @@ impl PostgresServer {
         tasks.spawn(relay.run(chosen.subscribe(), Arc::clone(&soon)));
         if self.is_chosen {
             tasks.spawn(watch_all(self, chosen, soon, pools));
+        } else {
+            // which stays so
+            tasks.spawn(async move { chosen.closed().await });
         }
         tasks
     }

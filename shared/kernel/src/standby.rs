@@ -13,11 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use sqlx::PgPool;
+use sqlx::{PgExecutor, PgPool};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 
-use super::pool::Pool;
 use super::problem::{Problem, UNAVAILABLE};
 
 /// For how long what Postgres said is believed.
@@ -134,7 +133,11 @@ impl Standby {
     ///
     /// # Errors
     /// Those of Postgres.
-    pub async fn confirm(&self, db: &Pool, mut began: Instant) -> Result<(), sqlx::Error> {
+    pub async fn confirm<'d>(
+        &self,
+        db: impl PgExecutor<'d> + Copy,
+        mut began: Instant,
+    ) -> Result<(), sqlx::Error> {
         while began.elapsed() >= CONFIRMED && self.is_waited_for().await? {
             began = Instant::now();
             sqlx::query!("SELECT pg_logical_emit_message(true, 'longshore', '')::text AS lsn")

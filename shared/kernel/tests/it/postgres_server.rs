@@ -99,6 +99,23 @@ async fn statements_at_a_silent_primary_end_when_another_is_promoted_and_it_is_n
     assert_eq!(writes(&peer).await, standby_port.to_string());
 }
 
+/// An address that does not look like one of this machine.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_host_on_another_machine_is_used_through_a_socket_that_can_end() {
+    let world = World::start(&[]).await;
+    let url = format!("postgres://{OWNER}@[::ffff:127.0.0.1]:{}/main", world.port);
+    let peer = world.process_at(url, "old");
+    assert_eq!(writes(&peer).await, world.port.to_string());
+    let pool = peer.db.main.of_work();
+    assert!(pool.connect_options().get_socket().is_some());
+    drop(peer);
+    let until = Instant::now() + PATIENCE;
+    while sqlx::query("SELECT 1").execute(&pool).await.is_ok() {
+        assert!(Instant::now() < until, "a connection is there without its process");
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn any_host_serves_reads_where_writes_are_not_asked_for() {
     let world = World::start(&[]).await;
