@@ -185,7 +185,7 @@ impl<T: Fn(String) + Sync> Upgrade<'_, T> {
         Ok(())
     }
 
-    /// Restores a dump as the page about backups says, and upgrades it.
+    /// Restores a dump as the page says of backups, and upgrades it.
     async fn restore(&self, dump: &Path) -> anyhow::Result<()> {
         connect(self.site).await?.execute("CREATE DATABASE restored TEMPLATE template0").await?;
         let mut url = self.site.postgres.url.clone();
@@ -195,6 +195,7 @@ impl<T: Fn(String) + Sync> Upgrade<'_, T> {
         let mut service = self.newest();
         service.environment.push(("DATABASE_URL", url.to_string()));
         migrate(&service).await?;
+        succeed(service.command("longshore-api").arg("restored")).await?;
         let found = doctor(&service).await?;
         ensure!(found.holds(), "{found}");
         Ok(())
