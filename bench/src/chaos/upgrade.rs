@@ -22,7 +22,7 @@ use super::site::{Site, migrate};
 const ROOM: u64 = 1024;
 
 /// How long the load goes on; all steps are done meanwhile.
-const LOAD: Duration = Duration::from_mins(2);
+const LOAD: Duration = Duration::from_secs(90);
 
 /// How much of that is before the first step.
 const BEFORE: Duration = Duration::from_secs(5);
@@ -195,6 +195,8 @@ impl<T: Fn(String) + Sync> Upgrade<'_, T> {
         let mut service = self.newest();
         service.environment.push(("DATABASE_URL", url.to_string()));
         migrate(&service).await?;
+        // the first process that connects sees that the database is at another place, and that is mended
+        doctor(&service).await?;
         succeed(service.command("longshore-api").arg("restored")).await?;
         let found = doctor(&service).await?;
         ensure!(found.holds(), "{found}");
