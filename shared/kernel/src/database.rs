@@ -34,7 +34,6 @@
 //! Tests count the pages that are looked at for a row, in tables that are new, were analysed when they were tiny, and are known.
 
 use std::io;
-use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -135,7 +134,7 @@ impl Database {
         let mut pool = |kind: &'static Kind| {
             let memory = memory.clone();
             // a check finds its session open
-            let idle = (!ptr::eq(kind, &raw const pools::PROBE)).then_some(Duration::from_mins(5));
+            let idle = (kind.name != pools::PROBE.name).then_some(Duration::from_mins(5));
             let guard = settings.database_pooled.then(|| Guard::new(kind, &settings.database_role));
             let (guarding, keeping) = (guard.clone(), guard.clone());
             let pool = PgPoolOptions::new()
@@ -170,7 +169,7 @@ impl Database {
             };
             let pool = pool.connect_lazy_with(options);
             // only workers use that
-            let is_used = !ptr::eq(kind, &raw const pools::LEASES) || used_for == Use::Work;
+            let is_used = kind.name != pools::LEASES.name || used_for == Use::Work;
             opened.push((pool.clone(), guard.filter(|_| is_used)));
             pool
         };

@@ -5,7 +5,7 @@
 //! ([`notices`]), the checksums of all files, and the operator's signature of these.
 
 pub(crate) mod debian;
-mod notices;
+pub(crate) mod notices;
 
 use std::fs;
 use std::path::Path;
@@ -57,13 +57,14 @@ pub(crate) fn dist(place: &Place) -> anyhow::Result<()> {
     let compiler = place.command("rustc").arg("--version").output().map(|compiler| compiler.stdout);
     let compiler = String::from_utf8_lossy(&compiler.unwrap_or_default()).trim().to_owned();
     step(&format!("Built from {} with {compiler}", place.commit()));
+    let notices = notices::text(place)?;
     if debian::can_be_made()? {
-        debian::make(place, "dist", &time, &out)?;
+        debian::make(place, "dist", &time, &notices, &out)?;
     } else {
         eprintln!("\n!!! SKIPPED: the Debian packages: dpkg-dev cannot be installed");
     }
     list_parts(place, &time, &out)?;
-    fs::write(out.join(NOTICES), notices::text(place)?)?;
+    fs::write(out.join(NOTICES), notices)?;
     pack_chart(place, &time, &out)?;
     sum_up(&out)?;
     sign(place, &out)

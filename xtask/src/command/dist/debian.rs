@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
 
-use super::{NOTICES, notices};
+use super::NOTICES;
 use crate::place::{DEV, Place};
 use crate::run;
 use crate::tools;
@@ -29,17 +29,23 @@ pub(crate) fn can_be_made() -> anyhow::Result<bool> {
 }
 
 /// Makes the packages of the programs of a profile in a folder, as of a time (seconds since 1970), instead of those that are
-/// there; returns their files.
-pub(crate) fn make(place: &Place, profile: &str, time: &str, out: &Path) -> anyhow::Result<Vec<PathBuf>> {
+/// there, with the licences of what others wrote; returns their files.
+pub(crate) fn make(
+    place: &Place,
+    profile: &str,
+    time: &str,
+    notices: &str,
+    out: &Path,
+) -> anyhow::Result<Vec<PathBuf>> {
     for before in packages_in(out)? {
         fs::remove_file(before)?;
     }
     let made = place.program(profile, "packaging");
     _ = fs::remove_dir_all(&made);
     units(place, &made.join("units"))?;
-    let notices = made.join(NOTICES);
-    fs::write(&notices, notices::text(place)?)?;
-    run::run(run::command("gzip").arg("-9n").arg(&notices))?;
+    let kept = made.join(NOTICES);
+    fs::write(&kept, notices)?;
+    run::run(run::command("gzip").arg("-9n").arg(&kept))?;
     for (package, of, programs) in PACKAGES {
         let folder = made.join(package);
         for program in programs {

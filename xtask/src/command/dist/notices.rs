@@ -19,7 +19,7 @@ const NAMES: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE"
 const OTHERS: [(&str, &str, &str); 1] = [("uPlot 1.6.32", "MIT", "api/console/src/asset/uplot")];
 
 /// The text of the file.
-pub(super) fn text(place: &Place) -> anyhow::Result<String> {
+pub(crate) fn text(place: &Place) -> anyhow::Result<String> {
     let mut parts = crates(place)?;
     parts.extend(
         OTHERS.map(|(name, licence, folder)| (name.into(), (licence.into(), place.root.join(folder)))),

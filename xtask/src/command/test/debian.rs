@@ -58,7 +58,8 @@ pub(super) fn packages(test: &mut Test) -> anyhow::Result<()> {
         run::run(run::command("cp").arg("-a").arg(&base).arg(&root.0))?;
         let out = root.0.join("packages");
         fs::create_dir(&out)?;
-        let packages = debian::make(test.place, DEV, &dist::time(test.place), &out)?;
+        let packages =
+            debian::make(test.place, DEV, &dist::time(test.place), &dist::notices::text(test.place)?, &out)?;
         run::run(run::command("lintian").arg("--fail-on=error").args(&packages))?;
         root.install()?;
         root.programs_run()?;
