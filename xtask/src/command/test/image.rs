@@ -26,7 +26,7 @@ const COMPILER: &str = "
 RUN apt-get update \\
     && apt-get install -y --no-install-recommends -o DPkg::Options::=--force-unsafe-io ca-certificates gcc libc6-dev \\
     && rm -rf /var/lib/apt/lists/* \\
-    && mkdir /usr/local/cargo && ln -s /srv /usr/local/cargo/registry && ln -s /mnt/config.toml /usr/local/cargo/config.toml
+    && mkdir -p /usr/local/cargo && ln -s /mnt/config.toml /usr/local/cargo/config.toml
 ENV CARGO_HOME=/usr/local/cargo CARGO_NET_OFFLINE=true CARGO_INCREMENTAL=0
 ENV PATH=/opt/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 ";
@@ -107,8 +107,9 @@ fn inputs(place: &Place) -> anyhow::Result<String> {
 struct Builder<'p> {
     place: &'p Place,
     storage: PathBuf,
-    /// Folders of this machine that a build sees, each in place of one that is empty in Debian: others would stay in the image. How
-    /// packages are fetched, the toolchain, its crates, and how those were found.
+    /// Folders of this machine that a build sees: how packages are fetched, the toolchain, its crates, and how those were found.
+    /// Most stand in place of one that is empty in Debian, because others stay in the image, empty. The crates stand where cargo
+    /// has them: some name the folder of their sources.
     volumes: [String; 4],
 }
 
@@ -124,7 +125,7 @@ impl<'p> Builder<'p> {
         let volumes = [
             "/etc/apt:/etc/apt:ro".to_owned(),
             format!("{sysroot}:/opt:ro"),
-            format!("{}:/srv", home.join("registry").display()),
+            format!("{}:/usr/local/cargo/registry", home.join("registry").display()),
             format!("{}:/mnt:ro", settings.display()),
         ];
         let builder = Self { place, storage: cache.join("storage"), volumes };
