@@ -12,8 +12,8 @@ use super::{Exit, must_be_postgres, read};
 
 #[derive(Args, Debug)]
 pub(super) struct Restored {
-    /// What was committed after this time may be lost, as in 2027-01-31T09:00:00Z: that of the backup. Where the service
-    /// has seen the set-back, it knows it.
+    /// What was committed after this time may be lost, as in 2027-01-31T09:00:00Z: that of the backup. Where a set-back is
+    /// seen, the time is known.
     #[arg(long, value_parser = read::moment)]
     since: Option<DateTime<Utc>>,
     /// Ask warehouses at once for every order that they may have, and not when its next change asks for it.

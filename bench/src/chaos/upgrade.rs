@@ -195,8 +195,6 @@ impl<T: Fn(String) + Sync> Upgrade<'_, T> {
         let mut service = self.newest();
         service.environment.push(("DATABASE_URL", url.to_string()));
         migrate(&service).await?;
-        // the first process that connects sees that the database is at another place, and that is mended
-        doctor(&service).await?;
         succeed(service.command("longshore-api").arg("restored")).await?;
         let found = doctor(&service).await?;
         ensure!(found.holds(), "{found}");

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use sqlx::PgExecutor;
+use sqlx::{PgConnection, PgExecutor};
 
 use super::database::Database;
 use super::pulse;
@@ -55,6 +55,14 @@ pub async fn pending(connection: impl PgExecutor<'_>) -> Result<Option<SetBack>,
         }
         _ => None,
     })
+}
+
+/// Compares as a process does that remembers nothing, for a command that comes before all others.
+///
+/// # Errors
+/// Those of the connection.
+pub async fn look(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    pulse::greet(connection, &pulse::Memory::default()).await
 }
 
 /// Raises the pulse unless another worker just has, and compares it with what this process and Redis remember. For workers, each second

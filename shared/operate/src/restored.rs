@@ -22,6 +22,7 @@ use longshore_domain::webhook::delivery::tell_of_restore;
 use longshore_kernel::context::Origin;
 use longshore_kernel::idempotency;
 use longshore_kernel::problem::Problem;
+use longshore_kernel::set_back;
 
 /// Numbers of sequences that were given since the backup are not given again.
 const NUMBERS_APART: i64 = 1_000_000;
@@ -101,6 +102,7 @@ pub async fn mend(
     tell: &mut (dyn FnMut(&str) + Send),
 ) -> Result<(), Failure> {
     must_be_owner(connection).await?;
+    set_back::look(connection).await?;
     let Some(set_back) = begin(connection, wanted).await? else {
         tell("the set-back since that time is mended: nothing is left to do");
         return Ok(());

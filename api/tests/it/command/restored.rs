@@ -428,6 +428,24 @@ async fn a_set_back_that_nobody_saw_begins_an_epoch_once(_: PgPoolOptions, optio
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_dump_is_mended_before_the_service_has_seen_it(_: PgPoolOptions, options: PgConnectOptions) {
+    let mut world = World::new(&options).await;
+    // raised in another cluster
+    execute(
+        &world.owner,
+        "UPDATE pulse SET number = 7, at = '2026-01-31T09:00:00Z', system_identifier = 1, database_oid = 1, table_oid = 1, timeline = 1",
+    )
+    .await;
+    let said = restored(&options, &["--since", "2026-02-01"]).await.ends_with(0).stdout;
+    assert!(said.starts_with(&format!("epoch 2: what was committed after {SINCE} may be lost\n")), "{said}");
+    world.api.serve(App::new(services::for_test(&options).unwrap()));
+    read(&world, "/api/webhook/list").await;
+    let set_backs = "SELECT count(*) FROM set_back WHERE mended_at IS NOT NULL";
+    let all = "SELECT count(*) FROM set_back";
+    assert_eq!((count(&world.owner, set_backs).await, count(&world.owner, all).await), (1, 1));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn only_the_owner_of_the_tables_mends(_: PgPoolOptions, options: PgConnectOptions) {
     World::new(&options).await;
     let service = format!("{}&options=-c%20role%3Dlongshore_service", options.to_url_lossy());
