@@ -1,5 +1,5 @@
 -- What is known of Postgres being set back: a restore, a point in time, or a failover that lost commits. Outsiders (warehouses,
--- receivers) then know more than these tables (docs/operating.md#after-a-restore).
+-- receivers) then know more than these tables (docs/backup.md#after-a-restore).
 
 -- The pulse: workers raise it each second in a commit of its own, and processes and Redis remember the highest that was committed.
 -- One that is lower than what is remembered means that commits were lost.

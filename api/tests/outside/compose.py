@@ -1,6 +1,6 @@
 """docker-compose.yml, for real but for the engine (engine.py): docs/quick-start/operator.md as somebody with Docker follows it, what
-docs/operating.md says of Compose, dumps and their retention, and TLS in front. PROGRAMS is the folder of ours, POSTGRES and CADDY
-those of theirs, COMPOSE the command that reads the file. As root, in namespaces that end with it."""
+docs/upgrades.md and docs/backup.md say of Compose, dumps and their retention, and TLS in front. PROGRAMS is the folder of ours,
+POSTGRES and CADDY those of theirs, COMPOSE the command that reads the file. As root, in namespaces that end with it."""
 
 import contextlib
 import http.client
@@ -179,7 +179,8 @@ def main():
             started = time.monotonic()
             page.follow("docs/quick-start/operator.md", only_docker=False)
             print(f"the quick start: {time.monotonic() - started:.0f} s", flush=True)
-            page.follow("docs/operating.md", only_docker=True)
+            for path in ["docs/upgrades.md", "docs/backup.md"]:
+                page.follow(path, only_docker=True)
             print(f"upgrade, backup, restore: {time.monotonic() - started:.0f} s", flush=True)
             dumps(page)
             print(f"dumps and their retention: {time.monotonic() - started:.0f} s", flush=True)

@@ -1,4 +1,4 @@
-//! An upgrade under load, and the roll-back after it, as `docs/operating.md#upgrades-without-downtime` describes them. The programs
+//! An upgrade under load, and the roll-back after it, as `docs/upgrades.md` describes them. The programs
 //! are found by a link, and each process that ends is started again: so to replace one is to end it, as under systemd.
 
 use std::fs;

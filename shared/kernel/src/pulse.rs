@@ -1,5 +1,5 @@
 //! The pulse of the database, by which a process sees that Postgres was set back: by a restore, a point in time, or a failover that lost
-//! commits ([`set_back`](super::set_back), `docs/operating.md#after-a-restore`).
+//! commits ([`set_back`](super::set_back), `docs/backup.md#after-a-restore`).
 //!
 //! Workers `raise` the one row of `pulse` each second, in a commit of its own that waits for the disk. Each process and Redis
 //! remember the highest that was committed. A process compares what it finds with what is remembered on each new connection, before

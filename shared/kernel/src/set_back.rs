@@ -1,4 +1,4 @@
-//! Whether Postgres was set back, and outsiders know more than it (`docs/operating.md#after-a-restore`).
+//! Whether Postgres was set back, and outsiders know more than it (`docs/backup.md#after-a-restore`).
 //!
 //! A set-back is seen by the [pulse], and stays pending until `longshore-api restored` has mended it. Until then no call to
 //! a warehouse begins; everything else goes on.

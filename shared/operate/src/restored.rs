@@ -1,4 +1,4 @@
-//! After Postgres was set back (`docs/operating.md#after-a-restore`): outsiders know more than the database does, and this lets them
+//! After Postgres was set back (`docs/backup.md#after-a-restore`): outsiders know more than the database does, and this lets them
 //! agree again.
 //!
 //! A set-back begins an *epoch* (`set_back`). Orders that warehouses may have are put in doubt, in batches that may be repeated. Then

@@ -1,4 +1,4 @@
-//! `upgrade`: an earlier version is upgraded to this one and rolled back, under load (`docs/operating.md#upgrades-without-downtime`).
+//! `upgrade`: an earlier version is upgraded to this one and rolled back, under load (`docs/upgrades.md`).
 //! The earlier one is built in a worktree and a target folder of its own, both in `.dev/upgrade`; the next run begins with them.
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! `longshore-api restored`: what is mended after Postgres was set back (`docs/operating.md#after-a-restore`).
+//! `longshore-api restored`: what is mended after Postgres was set back (`docs/backup.md#after-a-restore`).
 
 use std::collections::{BTreeMap, HashSet};
 use std::process::Stdio;

@@ -27,7 +27,7 @@ const REBOOK: &str = "PATCH /api/expedition/{id}/rebook, or Rebook on its page o
 const HAND_OVER: &str =
     "switch the setting of the wms off and on again, which makes these orders due; report it, too";
 /// A stock is not marked.
-const ALLOCATE: &str = "see that a worker runs, and what its log says after \"cannot allocate\" (docs/operating.md, Marks of stocks stay)";
+const ALLOCATE: &str = "see that a worker runs, and what its log says after \"cannot allocate\" (docs/runbook.md#marks-of-stocks-stay)";
 /// An earlier version took a moment before the end of the year 9999 that Postgres rounds up; such a record cannot be read.
 const YEARS: &str = "an earlier version took them: set them to another time in Postgres, as the role that owns the tables (UPDATE expedition_detail SET eshop_order_date = NULL WHERE id = …; UPDATE stock_advice SET expected_at = … WHERE id = …)";
 

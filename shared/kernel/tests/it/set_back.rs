@@ -1,4 +1,4 @@
-//! Postgres that is set back for real, and what is none: dumps, a point in time, promotions, a crash (`docs/operating.md#after-a-restore`).
+//! Postgres that is set back for real, and what is none: dumps, a point in time, promotions, a crash (`docs/backup.md#after-a-restore`).
 
 use std::path::Path;
 

@@ -466,7 +466,7 @@ pub(super) async fn examine_set_back(database: &Database) -> Finding {
                 "Postgres was set back: what was committed since {} may be lost, and nothing is handed over to warehouses",
                 found.since.format("%Y-%m-%d %H:%M:%S UTC")
             ),
-            "as the login that migrates, run longshore-api restored (docs/operating.md#after-a-restore)",
+            "as the login that migrates, run longshore-api restored (docs/backup.md#after-a-restore)",
         ),
         Err(error) => Finding::fail(SET_BACK, reason(&error), "see the error"),
     }

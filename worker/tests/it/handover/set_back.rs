@@ -1,4 +1,4 @@
-//! Hand-overs while Postgres was set back, and that is not mended (`docs/operating.md#after-a-restore`).
+//! Hand-overs while Postgres was set back, and that is not mended (`docs/backup.md#after-a-restore`).
 
 use longshore_domain::expedition::handover::{lane, setting};
 use longshore_kernel::migration::MIGRATIONS;

@@ -123,9 +123,11 @@ pub(super) fn monitoring(test: &mut Test) -> anyhow::Result<()> {
 }
 
 /// The pages whose commands are run, besides those in the folders below.
-const PAGES: [&str; 8] = [
+const PAGES: [&str; 10] = [
     "README",
     "docs/operating",
+    "docs/upgrades",
+    "docs/backup",
     "docs/runbook",
     "docs/security",
     "docs/scaling",
