@@ -32,7 +32,7 @@ use longshore_kernel::share;
 pub use self::machine::FOLDER;
 use self::machine::{Cut, Kind, Machine};
 use self::outsiders::Outsiders;
-use self::plan::{Fault, Plan, Step};
+use self::plan::{Fault, MASTER_CUT_OFF, Plan, Step};
 use self::pulse::{Kept, Pulse};
 pub use self::report::{ClusterReport, Row};
 pub use self::rig::Hosts;
@@ -50,6 +50,10 @@ use longshore_testkit::process::signal;
 /// MiB for each Postgres, and in addition for each minute of faults.
 const ROOM: u64 = 1024;
 const ROOM_A_MINUTE: u64 = 128;
+
+/// What replication is, as `nft` matches it on the primary, and a slow link.
+const REPLICATION: &str = "tcp {own} 5432";
+const SLOW: &str = "256 kbytes/second";
 
 /// How soon the service must write when an outsider can again; in the short run, of which the tests of a crowded machine are a part, later.
 const WRITES_WITHIN: Duration = Duration::from_secs(2);
@@ -242,12 +246,11 @@ async fn lose_commits(
 ) -> anyhow::Result<Vec<Check>> {
     let Rig { crew, postgres, .. } = rig;
     let primary = postgres.be_whole().await?;
-    let standbys: Vec<Machine> =
-        postgres.members.iter().map(|one| one.machine).filter(|one| *one != primary.machine).collect();
+    let standbys = postgres.machines_but(primary);
     let cut = Mutex::new(None);
     let keep = async {
         let lost = machine::Lost::Both;
-        let made = Cut::make_for("replication", &[primary.machine], &standbys, lost, Some(5432)).await?;
+        let made = Cut::make_for("replication", &[primary.machine], &standbys, lost, REPLICATION).await?;
         *lock(&cut) = Some(made);
         Ok(())
     };
@@ -279,7 +282,11 @@ impl<T: Fn(String) + Sync> Hands<'_, T> {
             match fault {
                 Fault::KillRedis(_) | Fault::CutMaster(..) => drop(self.rig.redis.be_whole().await?),
                 Fault::KillProcess(..) => {}
-                Fault::Switchover | Fault::KillPrimary | Fault::CutPrimary(..) => {
+                Fault::Switchover
+                | Fault::KillPrimary
+                | Fault::CutPrimary(..)
+                | Fault::FillDisk(_)
+                | Fault::SlowReplication(_) => {
                     self.rig.postgres.be_whole().await?;
                 }
             }
@@ -322,6 +329,25 @@ impl<T: Fn(String) + Sync> Hands<'_, T> {
                 cut.mend().await?;
                 from
             }
+            Fault::FillDisk(lasts) => {
+                let primary = postgres.be_whole().await?;
+                let from = self.begin(fault, &format!(": {}", primary.machine));
+                primary.fill_disk().await?;
+                tokio::time::sleep(*lasts).await;
+                primary.make_room().await?;
+                from
+            }
+            Fault::SlowReplication(lasts) => {
+                let primary = postgres.be_whole().await?;
+                let standbys = postgres.machines_but(primary);
+                let from = self.begin(fault, &format!(": {}", primary.machine));
+                let slow = format!("{REPLICATION} limit rate over {SLOW}");
+                let slow =
+                    Cut::make_for("slow", &[primary.machine], &standbys, machine::Lost::Sent, &slow).await?;
+                tokio::time::sleep(*lasts).await;
+                slow.mend().await?;
+                from
+            }
             Fault::KillRedis(number) => {
                 let master = redis.be_whole().await?;
                 let killed = redis.members.iter().find(|one| one.machine.number == *number);
@@ -354,6 +380,8 @@ impl<T: Fn(String) + Sync> Hands<'_, T> {
                 if let Some(pid) = member.pid() {
                     signal("KILL", &[pid]).await?;
                 }
+                // another hand may have cut one of them off
+                while from.elapsed() < MASTER_CUT_OFF && crew.be_ready().await.is_err() {}
                 crew.be_ready().await?;
                 from
             }
@@ -401,13 +429,15 @@ impl Seen {
         Ok(Self { span, injected, written: outsiders.written(), lost: outsiders.lost().await?, served })
     }
 
-    /// When a process cannot be expected to write: it is cut off or dead, and a while after that.
+    /// When a process cannot be expected to write: it is cut off or dead, or a disk is full, and a while after that.
     fn excused(&self, machine: Machine) -> Vec<Span> {
         let mut spans = Vec::new();
         for Injected { fault, from, until } in &self.injected {
             let is_concerned = match fault {
                 Fault::CutPrimary(with, ..) => with.contains(&machine),
                 Fault::KillProcess(role, number) => machine_of(*role, *number) == machine,
+                // what an outsider writes may find room
+                Fault::FillDisk(_) => true,
                 _ => false,
             };
             spans.extend(is_concerned.then_some((*from, *until + REJOINS_WITHIN)));
@@ -511,7 +541,11 @@ impl Seen {
 /// The hand that injects a fault.
 fn hand(fault: &Fault) -> u8 {
     match fault {
-        Fault::Switchover | Fault::KillPrimary | Fault::CutPrimary(..) => 0,
+        Fault::Switchover
+        | Fault::KillPrimary
+        | Fault::CutPrimary(..)
+        | Fault::FillDisk(_)
+        | Fault::SlowReplication(_) => 0,
         Fault::KillRedis(_) | Fault::CutMaster(..) => 1,
         Fault::KillProcess(..) => 2,
     }

@@ -429,10 +429,6 @@ fn cluster(test: &mut Test) -> anyhow::Result<()> {
         "tini",
         "iproute2",
     ];
-    if !test.by_name {
-        test.skip("cluster", "its times need a machine for itself: ./dev test --only cluster");
-        return Ok(());
-    }
     let mut unshare = run::command("unshare");
     if !run::succeeds(unshare.args(["--net", "--mount", "--ipc", "--pid", "--fork", "true"])) {
         test.skip("cluster", "it needs root, and namespaces of its own");

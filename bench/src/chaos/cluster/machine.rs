@@ -119,7 +119,7 @@ impl Machine {
             _ => configure.arg("database").arg(self.address().to_string()),
         };
         configure.arg(self.root());
-        run(configure, CONFIGURE).await
+        run(configure, CONFIGURE).await.map(drop)
     }
 
     /// A server on it, by the user of its unit. The configuration that was written is its last argument.
@@ -157,21 +157,37 @@ pub(super) async fn prepare(environment: &str) -> anyhow::Result<()> {
     Ok(fs::write(Path::new(FOLDER).join("cluster.env"), environment)?)
 }
 
+/// Leaves a disk only what it holds, and a MiB that is used up meanwhile.
+pub(super) async fn fill(disk: &Path) -> anyhow::Result<()> {
+    let mut used = Command::new("df");
+    used.args(["--block-size=1K", "--output=used"]).arg(disk);
+    let used = run(used, "").await?;
+    let used: u64 = used.split_whitespace().last().context("df says nothing")?.parse()?;
+    resize(disk, &format!("{}k", used + 1024)).await
+}
+
+/// Gives a disk another size.
+pub(super) async fn resize(disk: &Path, size: &str) -> anyhow::Result<()> {
+    let mut mount = Command::new("mount");
+    mount.arg("-o").arg(format!("remount,size={size}")).arg(disk);
+    run(mount, "").await.map(drop)
+}
+
 /// Mounts an empty disk.
 pub(super) async fn mount(folder: &Path, options: &str) -> anyhow::Result<()> {
     let mut mount = Command::new("mount");
     mount.args(["-t", "tmpfs", "-o", options, "longshore-cluster"]).arg(folder);
-    run(mount, "").await
+    run(mount, "").await.map(drop)
 }
 
 async fn ip(arguments: &str) -> anyhow::Result<()> {
     let mut ip = Command::new("ip");
     ip.args(arguments.split(' '));
-    run(ip, "").await
+    run(ip, "").await.map(drop)
 }
 
-/// Runs a program to its end.
-async fn run(command: Command, input: &str) -> anyhow::Result<()> {
+/// Runs a program to its end; returns what it says.
+async fn run(command: Command, input: &str) -> anyhow::Result<String> {
     let what = format!("{command:?}");
     let mut command = tokio::process::Command::from(command);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -181,7 +197,7 @@ async fn run(command: Command, input: &str) -> anyhow::Result<()> {
     }
     let ended = running.wait_with_output().await?;
     ensure!(ended.status.success(), "{what}: {}", String::from_utf8_lossy(&ended.stderr));
-    Ok(())
+    Ok(String::from_utf8_lossy(&ended.stdout).into_owned())
 }
 
 words! {
@@ -211,16 +227,16 @@ impl Cut {
         other: &[Machine],
         lost: Lost,
     ) -> anyhow::Result<Self> {
-        Self::make_for(name, side, other, lost, None).await
+        Self::make_for(name, side, other, lost, "").await
     }
 
-    /// The same for a port of the one side only.
+    /// The same for what matches only; `{own}` is the port of the one side.
     pub(super) async fn make_for(
         name: &str,
         side: &[Machine],
         other: &[Machine],
         lost: Lost,
-        port: Option<u16>,
+        matching: &str,
     ) -> anyhow::Result<Self> {
         let others: Vec<String> = other.iter().map(|machine| machine.address().to_string()).collect();
         let others = others.join(", ");
@@ -229,11 +245,11 @@ impl Cut {
             ("input", "saddr", "dport", lost != Lost::Sent),
             ("output", "daddr", "sport", lost != Lost::Heard),
         ] {
-            let port = port.map(|port| format!(" tcp {own} {port}")).unwrap_or_default();
+            let matching = matching.replace("{own}", own);
             if is_lost {
                 _ = write!(
                     rules,
-                    "chain {hook} {{\n type filter hook {hook} priority 0;\n ip {field} {{ {others} }}{port} drop;\n}}\n"
+                    "chain {hook} {{\n type filter hook {hook} priority 0;\n ip {field} {{ {others} }} {matching} drop;\n}}\n"
                 );
             }
         }

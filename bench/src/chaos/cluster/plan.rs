@@ -18,8 +18,11 @@ use crate::chaos::crew::Role;
 /// How long the old primary and the processes with it stay cut off after another one took its place.
 const CUT_OFF: Duration = Duration::from_secs(4);
 
-/// The same of the old master of Redis.
-const MASTER_CUT_OFF: Duration = Duration::from_mins(1);
+/// How long the primary has a full disk, or a slow link.
+const TROUBLED: Duration = Duration::from_secs(20);
+
+/// How long the old master of Redis stays cut off.
+pub(super) const MASTER_CUT_OFF: Duration = Duration::from_mins(1);
 
 /// What breaks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +33,10 @@ pub(super) enum Fault {
     KillPrimary,
     /// The primary is cut off, together with these processes, until another one has taken its place for a while.
     CutPrimary(Vec<Machine>, Lost, Duration),
+    /// The disk of the primary is full for a while.
+    FillDisk(Duration),
+    /// What the primary sends its standbys passes slowly for a while.
+    SlowReplication(Duration),
     /// A Redis is killed, and started again empty. When it was the master, another one has taken its place by then.
     KillRedis(u8),
     /// The master of Redis is cut off for a while, together with these workers.
@@ -45,6 +52,8 @@ impl Fault {
             Self::Switchover => "switchover",
             Self::KillPrimary => "primary killed",
             Self::CutPrimary(..) => "primary cut off",
+            Self::FillDisk(_) => "disk of the primary full",
+            Self::SlowReplication(_) => "replication slow",
             Self::KillRedis(_) => "Redis killed",
             Self::CutMaster(..) => "master of Redis cut off",
             Self::KillProcess(Role::Api, _) => "api killed",
@@ -64,6 +73,7 @@ impl fmt::Display for Fault {
                 write!(f, " with {} for {} s", listed(with), lasts.as_secs())
             }
             Self::KillRedis(number) | Self::KillProcess(_, number) => write!(f, " ({number})"),
+            Self::FillDisk(lasts) | Self::SlowReplication(lasts) => write!(f, " for {} s", lasts.as_secs()),
             Self::Switchover | Self::KillPrimary => Ok(()),
         }
     }
@@ -107,6 +117,7 @@ impl Plan {
         let mut postgres = vec![Fault::Switchover; 12];
         postgres.extend(vec![Fault::KillPrimary; 5]);
         postgres.extend(Lost::ALL.map(|lost| cut_primary(&mut lot, Some(lost))));
+        postgres.extend([Fault::FillDisk(TROUBLED), Fault::SlowReplication(TROUBLED)]);
         postgres.shuffle(&mut lot);
         let mut redis: Vec<Fault> = (1..=redis::COUNT).map(Fault::KillRedis).collect();
         redis.push(Fault::CutMaster(some(&mut lot, Kind::Worker, WORKERS), MASTER_CUT_OFF));
@@ -166,6 +177,8 @@ mod tests {
             ("switchover", 12),
             ("primary killed", 5),
             ("primary cut off", 3),
+            ("disk of the primary full", 1),
+            ("replication slow", 1),
             ("Redis killed", 3),
             ("master of Redis cut off", 1),
             ("api killed", 2),

@@ -58,6 +58,8 @@ const ASYNCHRONOUS: &str =
 #[derive(Debug)]
 pub(super) struct Postgres {
     pub(super) machine: Machine,
+    disk: PathBuf,
+    mebibytes: u64,
     data: PathBuf,
     patroni: Server,
     etcd: Server,
@@ -119,7 +121,17 @@ impl Postgres {
         etcd.start().await?;
         let patroni = machine.server("postgres", &["patroni"], "etc/patroni");
         patroni.start().await?;
-        Ok(Self { machine, data, patroni, etcd })
+        Ok(Self { machine, disk: home, mebibytes, data, patroni, etcd })
+    }
+
+    /// Its disk is full until [`Self::make_room`].
+    pub(super) async fn fill_disk(&self) -> anyhow::Result<()> {
+        machine::fill(&self.disk).await
+    }
+
+    /// Its disk has room again.
+    pub(super) async fn make_room(&self) -> anyhow::Result<()> {
+        machine::resize(&self.disk, &format!("{}m", self.mebibytes)).await
     }
 
     /// The URL of a database on it.
@@ -171,6 +183,11 @@ impl Cluster {
             members.push(Postgres::start(number, mebibytes, is_synchronous).await?);
         }
         Ok(Self { members, http: client::outside()?, is_synchronous })
+    }
+
+    /// The machines of all others.
+    pub(super) fn machines_but(&self, one: &Postgres) -> Vec<Machine> {
+        self.members.iter().map(|other| other.machine).filter(|other| *other != one.machine).collect()
     }
 
     /// Waits until all follow one primary, and returns that.
