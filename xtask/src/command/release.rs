@@ -1,5 +1,6 @@
 //! `release`: keeps what later releases are compared with (`docs/reference/compatibility.md#upgrades`), in `docs/releases/<version>`:
-//! the API document, whose webhooks have an example of each event, and a dump of the demo data, for trying upgrades.
+//! the API document, whose webhooks have an example of each event, the checksums of the migrations, which are not edited any more, and a
+//! dump of the demo data, for trying upgrades.
 
 use std::fs;
 
@@ -35,7 +36,21 @@ pub(crate) fn release(place: &Place, version: &str) -> anyhow::Result<()> {
     let kept = place.root.join("docs/releases").join(version);
     fs::create_dir_all(&kept)?;
     fs::write(kept.join("openapi.json"), &document.stdout)?;
+    fs::write(kept.join("migrations.sha384"), checksums(place)?)?;
     fs::copy(scratch.folder.path().join("demo.dump"), kept.join("demo.dump"))?;
     println!("\nkept in {}; commit it with the release", kept.display());
     Ok(())
+}
+
+/// A line for each migration, as `sha384sum` checks it in their folder.
+fn checksums(place: &Place) -> anyhow::Result<Vec<u8>> {
+    let folder = place.root.join("migrations");
+    let names =
+        fs::read_dir(&folder)?.map(|file| Ok(file?.file_name())).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut names: Vec<_> =
+        names.into_iter().filter(|name| name.to_string_lossy().ends_with(".sql")).collect();
+    names.sort();
+    let sums = run::command("sha384sum").args(names).current_dir(folder).output().context("sha384sum")?;
+    ensure!(sums.status.success(), "sha384sum: {}", sums.status);
+    Ok(sums.stdout)
 }
