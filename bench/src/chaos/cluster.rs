@@ -32,7 +32,7 @@ use longshore_kernel::share;
 pub use self::machine::FOLDER;
 use self::machine::{Cut, Kind, Machine};
 use self::outsiders::Outsiders;
-use self::plan::{Fault, MASTER_CUT_OFF, Plan, Step};
+use self::plan::{Fault, Hand, MASTER_CUT_OFF, Plan, Step};
 use self::pulse::{Kept, Pulse};
 pub use self::report::{ClusterReport, Row};
 pub use self::rig::Hosts;
@@ -279,16 +279,10 @@ struct Hands<'r, T> {
 impl<T: Fn(String) + Sync> Hands<'_, T> {
     async fn work(&self, steps: &[Step]) -> anyhow::Result<()> {
         for (wait, fault) in steps {
-            match fault {
-                Fault::KillRedis(_) | Fault::CutMaster(..) => drop(self.rig.redis.be_whole().await?),
-                Fault::KillProcess(..) => {}
-                Fault::Switchover
-                | Fault::KillPrimary
-                | Fault::CutPrimary(..)
-                | Fault::FillDisk(_)
-                | Fault::SlowReplication(_) => {
-                    self.rig.postgres.be_whole().await?;
-                }
+            match fault.hand() {
+                Hand::Postgres => drop(self.rig.postgres.be_whole().await?),
+                Hand::Redis => drop(self.rig.redis.be_whole().await?),
+                Hand::Processes => {}
             }
             tokio::time::sleep(*wait).await;
             self.inject(fault).await.with_context(|| fault.to_string())?;
@@ -510,7 +504,7 @@ impl Seen {
         let mut rows = Vec::new();
         for (n, one) in self.injected.iter().enumerate() {
             // its effects may overlap with those of a fault of another hand, but not of the next one of the same
-            let next = self.injected[n + 1..].iter().find(|next| hand(&next.fault) == hand(&one.fault));
+            let next = self.injected[n + 1..].iter().find(|next| next.fault.hand() == one.fault.hand());
             let end = (one.until + AFTERMATH).min(next.map_or(self.span.1, |next| next.from));
             let span = (one.from, end);
             let last = self.injected.get(n + 1).map_or(self.span.1, |next| next.from);
@@ -535,18 +529,5 @@ impl Seen {
             });
         }
         rows
-    }
-}
-
-/// The hand that injects a fault.
-fn hand(fault: &Fault) -> u8 {
-    match fault {
-        Fault::Switchover
-        | Fault::KillPrimary
-        | Fault::CutPrimary(..)
-        | Fault::FillDisk(_)
-        | Fault::SlowReplication(_) => 0,
-        Fault::KillRedis(_) | Fault::CutMaster(..) => 1,
-        Fault::KillProcess(..) => 2,
     }
 }

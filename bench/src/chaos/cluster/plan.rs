@@ -45,7 +45,28 @@ pub(super) enum Fault {
     KillProcess(Role, u8),
 }
 
+/// The three who inject faults, each one after another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hand {
+    Postgres,
+    Redis,
+    Processes,
+}
+
 impl Fault {
+    /// Who injects it.
+    pub(super) fn hand(&self) -> Hand {
+        match self {
+            Self::Switchover
+            | Self::KillPrimary
+            | Self::CutPrimary(..)
+            | Self::FillDisk(_)
+            | Self::SlowReplication(_) => Hand::Postgres,
+            Self::KillRedis(_) | Self::CutMaster(..) => Hand::Redis,
+            Self::KillProcess(..) => Hand::Processes,
+        }
+    }
+
     /// Its kind, for the statistics.
     pub(super) fn kind(&self) -> &'static str {
         match self {
