@@ -167,3 +167,20 @@ pub(crate) fn random<const BYTES: usize>() -> std::io::Result<[u8; BYTES]> {
     fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(bytes)
 }
+
+/// The names of the files of a folder that are wanted, in order, and a line for each, as the program checks it there.
+pub(crate) fn checksums(
+    program: &str,
+    folder: &Path,
+    is_wanted: impl Fn(&str) -> bool,
+) -> anyhow::Result<(Vec<String>, Vec<u8>)> {
+    let mut names = fs::read_dir(folder)?
+        .map(|file| Ok(file?.file_name().to_string_lossy().into_owned()))
+        .collect::<std::io::Result<Vec<_>>>()?;
+    names.retain(|name| is_wanted(name));
+    names.sort();
+    let sums = run::command(program).args(&names).current_dir(folder).output();
+    let sums = sums.with_context(|| program.to_owned())?;
+    ensure!(sums.status.success(), "{program}: {}", sums.status);
+    Ok((names, sums.stdout))
+}

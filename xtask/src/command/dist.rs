@@ -12,7 +12,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, ensure};
 
-use crate::place::{Place, setting};
+use crate::place::{Place, checksums, setting};
 use crate::run::{self, step};
 use crate::tools;
 
@@ -117,17 +117,12 @@ fn pack_chart(place: &Place, time: &str, out: &Path) -> anyhow::Result<()> {
 
 /// Writes and shows the checksums of all files.
 fn sum_up(out: &Path) -> anyhow::Result<()> {
-    let mut files = fs::read_dir(out)?
-        .map(|file| Ok(file?.file_name().to_string_lossy().into_owned()))
-        .collect::<std::io::Result<Vec<_>>>()?;
-    files.sort();
-    let sums = run::command("sha256sum").args(&files).current_dir(out).output().context("sha256sum")?;
-    ensure!(sums.status.success(), "sha256sum: {}", sums.status);
+    let (files, sums) = checksums("sha256sum", out, |_| true)?;
     for file in files {
         println!("{} bytes  {file}", fs::metadata(out.join(&file))?.len());
     }
-    print!("{}", String::from_utf8_lossy(&sums.stdout));
-    Ok(fs::write(out.join(SUMS), &sums.stdout)?)
+    print!("{}", String::from_utf8_lossy(&sums));
+    Ok(fs::write(out.join(SUMS), sums)?)
 }
 
 /// Signs the checksums with the operator's key. The comment that it covers has no time.

@@ -3,10 +3,11 @@
 //! dump of the demo data, for trying upgrades.
 
 use std::fs;
+use std::path::Path;
 
 use anyhow::{Context as _, ensure};
 
-use crate::place::{DEV, Place};
+use crate::place::{DEV, Place, checksums};
 use crate::run::{self, step};
 use crate::scratch::Scratch;
 
@@ -36,21 +37,10 @@ pub(crate) fn release(place: &Place, version: &str) -> anyhow::Result<()> {
     let kept = place.root.join("docs/releases").join(version);
     fs::create_dir_all(&kept)?;
     fs::write(kept.join("openapi.json"), &document.stdout)?;
-    fs::write(kept.join("migrations.sha384"), checksums(place)?)?;
+    let is_sql = |name: &str| Path::new(name).extension().is_some_and(|extension| extension == "sql");
+    let (_, sums) = checksums("sha384sum", &place.root.join("migrations"), is_sql)?;
+    fs::write(kept.join("migrations.sha384"), sums)?;
     fs::copy(scratch.folder.path().join("demo.dump"), kept.join("demo.dump"))?;
     println!("\nkept in {}; commit it with the release", kept.display());
     Ok(())
-}
-
-/// A line for each migration, as `sha384sum` checks it in their folder.
-fn checksums(place: &Place) -> anyhow::Result<Vec<u8>> {
-    let folder = place.root.join("migrations");
-    let names =
-        fs::read_dir(&folder)?.map(|file| Ok(file?.file_name())).collect::<anyhow::Result<Vec<_>>>()?;
-    let mut names: Vec<_> =
-        names.into_iter().filter(|name| name.to_string_lossy().ends_with(".sql")).collect();
-    names.sort();
-    let sums = run::command("sha384sum").args(names).current_dir(folder).output().context("sha384sum")?;
-    ensure!(sums.status.success(), "sha384sum: {}", sums.status);
-    Ok(sums.stdout)
 }
