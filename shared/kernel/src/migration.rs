@@ -237,8 +237,10 @@ mod tests {
             for (sum, name) in kept.lines().map(|line| line.split_once("  ").unwrap()) {
                 let byte = |at| u8::from_str_radix(&sum[at..at + 2], 16).unwrap();
                 let sum: Vec<u8> = (0..sum.len()).step_by(2).map(byte).collect();
+                let number: i64 = name.split_once('_').unwrap().0.parse().unwrap();
+                let now = MIGRATIONS.iter().find(|now| now.version == number);
                 assert!(
-                    MIGRATIONS.iter().any(|now| now.checksum.as_ref() == sum),
+                    now.is_some_and(|now| now.checksum.as_ref() == sum),
                     "{name} was edited after it was released"
                 );
             }
